@@ -17,12 +17,20 @@ mod directory;
 mod events;
 #[path = "support/eventually.rs"]
 mod eventually;
+#[path = "support/http_request.rs"]
+#[expect(dead_code, reason = "no server here answers byte by byte")]
+mod http_request;
+#[path = "support/hyper_server.rs"]
+mod hyper_server;
 #[path = "support/ports.rs"]
 #[expect(dead_code, reason = "the address is asked for")]
 mod ports;
 #[expect(dead_code, reason = "no test here freezes or restarts a Redis")]
 #[path = "support/redis.rs"]
 mod redis_server;
+#[path = "support/scripted.rs"]
+#[expect(dead_code, reason = "no server here answers byte by byte")]
+mod scripted;
 #[expect(
     dead_code,
     unused_imports,

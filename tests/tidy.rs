@@ -62,7 +62,7 @@ const SLEEPERS: &[(&str, &str)] = &[
         "a bar chooses moments and measures waits: outages, leases and expiry take the time that they take",
     ),
     (
-        "tests/bars/faulty/",
+        "tests/support/scripted.rs",
         "a server that answers late does so because its script says it",
     ),
     (
@@ -74,10 +74,6 @@ const SLEEPERS: &[(&str, &str)] = &[
         "a replica judges a lease after a time that no event ends",
     ),
     ("tests/bars/upstream/", "the tool that is slow is slow"),
-    (
-        "tests/upstream/server.rs",
-        "a server that answers late does so because its script says it",
-    ),
     (
         "tests/upstream/stdio/faults.rs",
         "a write that fills a pipe is begun when all tasks that can run have run",

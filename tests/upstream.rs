@@ -47,6 +47,9 @@ mod redirects;
 mod relay;
 #[path = "upstream/reply.rs"]
 mod reply;
+#[path = "support/scripted.rs"]
+#[expect(dead_code, reason = "the bars have servers that misbehave more")]
+mod scripted;
 #[path = "upstream/server.rs"]
 mod server;
 #[path = "upstream/sessions.rs"]

@@ -33,6 +33,8 @@ mod faulty;
 #[path = "../support/http_request.rs"]
 #[expect(dead_code, reason = "the misbehaving server has one path")]
 mod http_request;
+#[path = "../support/hyper_server.rs"]
+mod hyper_server;
 #[path = "../support/memory.rs"]
 mod memory;
 #[path = "../support/ports.rs"]
@@ -43,6 +45,9 @@ mod ports;
 mod process;
 mod report;
 mod rig;
+#[path = "../support/scripted.rs"]
+#[expect(dead_code, reason = "the misbehaving server keeps its own book")]
+mod scripted;
 mod seed;
 mod session;
 mod upstream;

@@ -1,9 +1,8 @@
 //! A server that is no MCP server, or that is not there: what the program says of it.
 
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
+use crate::scripted::{Act, Scripted};
 use crate::support::{Client, Config, Era, PATIENCE, Upstream, eventually};
 
 /// Answers that no MCP server gives, and what the log says of them.
@@ -30,29 +29,17 @@ const NO_MCP: [(&str, &str); 5] = [
     ),
 ];
 
-/// Answers every request alike.
-async fn answer_alike(listener: TcpListener, answer: &'static str) {
-    while let Ok((mut stream, _)) = listener.accept().await {
-        let mut head = [0; 4096];
-        let _ = stream.read(&mut head).await;
-        let answer = format!(
-            "HTTP/1.1 {}",
-            answer.replacen("\r\n", "\r\nconnection: close\r\n", 1)
-        );
-        let _ = stream.write_all(answer.as_bytes()).await;
-    }
-}
-
 #[tokio::test]
 async fn what_is_no_mcp_server_is_not_taken_for_one_until_it_is() {
     for (answer, said) in NO_MCP {
         for era in ["auto", "legacy"] {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let server = tokio::spawn(answer_alike(listener, answer));
+            let answer = answer.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+            let answer = format!("HTTP/1.1 {answer}");
+            let server = Scripted::start(move |_| vec![Act::send(answer.clone()), Act::Close]);
+            let server = server.await;
             let config = Config::always().probed("");
             let config = config.section("upstream", &format!("era = {era:?}"));
-            let proxy = config.start(&format!("http://{address}/mcp")).await;
+            let proxy = config.start(&server.url()).await;
             let probes = Client::of(proxy.probes().await);
             eventually(PATIENCE, "a degraded state", async || {
                 let page = probes.page("/readyz").await.json();
@@ -67,8 +54,8 @@ async fn what_is_no_mcp_server_is_not_taken_for_one_until_it_is() {
             assert!(log.contains(said), "{said}: {log}");
             assert!(!log.contains("the server answers"), "{log}");
 
-            server.abort();
-            let _ = server.await;
+            let address = server.address();
+            drop(server);
             let _upstream = Upstream::start_at(Era::Legacy, address).await;
             let ready = probes.until_page("/readyz", 200).await;
             assert_eq!(ready.json()["degraded"], json!(null));

@@ -1,44 +1,24 @@
 //! The GET stream of a legacy client: what its server says there, as it is, and where it says nothing
 //! a stream of raincheck's own.
 
-use std::sync::{Arc, Mutex};
-
 use hyper::Method;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
+use crate::scripted::{Act, Scripted};
 use crate::support::client::{Client, Request};
 use crate::support::{Config, Proxy};
 
-/// A server that answers everything alike, and remembers the heads of what it was asked.
+/// A server that answers everything alike.
 struct Canned {
-    heads: Arc<Mutex<Vec<String>>>,
+    server: Scripted,
     proxy: Proxy,
 }
 
 impl Canned {
     async fn start(answer: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let heads = Arc::<Mutex<Vec<String>>>::default();
-        let seen = Arc::clone(&heads);
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    match stream.read_u8().await {
-                        Ok(byte) => head.push(byte),
-                        Err(_) => break,
-                    }
-                }
-                let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-                seen.lock().unwrap().push(head);
-                let _ = stream.write_all(answer.as_bytes()).await;
-            }
-        });
+        let server = Scripted::start(move |_| vec![Act::send(answer), Act::Close]).await;
         let config = Config::never().section("upstream", "transport = \"streamable-http\"");
-        let proxy = config.start(&url).await;
-        Self { heads, proxy }
+        let proxy = config.start(&server.url()).await;
+        Self { server, proxy }
     }
 
     fn request(&self, verb: Method, revision: &str) -> Request {
@@ -52,13 +32,11 @@ impl Canned {
         self.request(Method::GET, "2025-11-25")
     }
 
-    /// The last request of a client: without the look of raincheck at its start.
-    fn last_head(&self) -> String {
-        let heads = self.heads.lock().unwrap();
-        let mut of_clients = heads
-            .iter()
-            .filter(|head| !head.contains("server/discover"));
-        of_clients.next_back().cloned().unwrap()
+    /// A header of the last request of a client: without the look of raincheck at its start.
+    fn last_header(&self, name: &str) -> Option<String> {
+        let mut requests = self.server.requests();
+        requests.retain(|it| it.header("mcp-method") != Some("server/discover"));
+        requests.last().unwrap().header(name).map(str::to_owned)
     }
 }
 
@@ -89,12 +67,14 @@ async fn the_server_s_events_come_as_they_are_but_for_what_is_ours() {
 async fn a_last_event_id_is_the_server_s_unless_it_is_ours() {
     let server = Canned::start(STREAM).await;
     server.get().header("last-event-id", "7").send().await;
-    assert!(server.last_head().contains("last-event-id: 7\r\n"));
-    assert!(server.last_head().contains("mcp-session-id: client-1\r\n"));
+    let last_event = || server.last_header("last-event-id");
+    assert_eq!(last_event().as_deref(), Some("7"));
+    let session = server.last_header("mcp-session-id");
+    assert_eq!(session.as_deref(), Some("client-1"));
     // An unknown id of raincheck's own never reaches the server.
     let ours = server.get().header("last-event-id", "raincheck/7");
     assert_eq!(ours.send().await.status, 405);
-    assert!(server.last_head().contains("last-event-id: 7\r\n"));
+    assert_eq!(last_event().as_deref(), Some("7"));
 }
 
 #[tokio::test]

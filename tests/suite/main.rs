@@ -22,6 +22,8 @@ mod eventually;
 mod fleet;
 #[path = "../support/http_request.rs"]
 mod http_request;
+#[path = "../support/hyper_server.rs"]
+mod hyper_server;
 #[path = "../support/ports.rs"]
 mod ports;
 #[path = "../support/process.rs"]
@@ -30,6 +32,9 @@ mod process;
 mod redis_server;
 #[path = "../support/relay.rs"]
 mod relay;
+#[path = "../support/scripted.rs"]
+#[expect(dead_code, reason = "the bars have servers that misbehave more")]
+mod scripted;
 #[path = "../support/sse_server.rs"]
 #[expect(
     dead_code,

@@ -3,12 +3,14 @@
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct WireRequest {
     pub(crate) method: String,
-    pub(crate) path: String,
+    /// The path and the query.
+    pub(crate) target: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
@@ -44,7 +46,7 @@ impl WireRequest {
     fn of_head(head: &str) -> Option<Self> {
         let mut lines = head.lines().filter(|line| !line.is_empty());
         let mut words = lines.next()?.split(' ');
-        let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
         let mut headers = HeaderMap::new();
         for line in lines {
             let (name, value) = line.split_once(':')?;
@@ -53,10 +55,23 @@ impl WireRequest {
         }
         Some(Self {
             method,
-            path,
+            target,
             headers,
             body: Vec::new(),
         })
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    pub(crate) fn query(&self) -> &str {
+        self.target.split_once('?').map_or("", |(_, query)| query)
+    }
+
+    /// The body as JSON; `null` where it is none.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

@@ -11,50 +11,42 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpStream, UnixListener};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::authority::Authority;
+use crate::scripted::Listening;
 
 /// The relay. Dropping it closes its connections.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    port: u16,
+    listening: Listening,
     terms: Arc<Mutex<Arc<ServerConfig>>>,
-    _stop: DropGuard,
 }
 
 impl Relay {
     pub(crate) async fn over_tls(terms: ServerConfig, target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stop = CancellationToken::new();
-        let relay = Self {
-            port: listener.local_addr().unwrap().port(),
-            terms: Arc::new(Mutex::new(Arc::new(terms))),
-            _stop: stop.clone().drop_guard(),
-        };
-        let terms = Arc::clone(&relay.terms);
-        let accepting = stop.clone().run_until_cancelled_owned(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let acceptor = TlsAcceptor::from(Arc::clone(&terms.lock().unwrap()));
-                let shaken = async move {
-                    if let Ok(stream) = acceptor.accept(stream).await {
-                        relay_to(target, stream).await;
-                    }
-                };
-                tokio::spawn(stop.clone().run_until_cancelled_owned(shaken));
+        let terms = Arc::new(Mutex::new(Arc::new(terms)));
+        let current = Arc::clone(&terms);
+        let listening = Listening::start(move |stream| {
+            let acceptor = TlsAcceptor::from(Arc::clone(&current.lock().unwrap()));
+            async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    relay_to(target, stream).await;
+                }
             }
         });
-        tokio::spawn(accepting);
-        relay
+        Self {
+            listening: listening.await,
+            terms,
+        }
     }
 
     /// The URL of the relay, with this host. Another host than the certificate's gives another URL of the
     /// same server.
     pub(crate) fn url(&self, host: &str) -> String {
-        format!("https://{host}:{}/mcp", self.port)
+        format!("https://{host}:{}/mcp", self.listening.address.port())
     }
 
     /// Changes the TLS configuration from the next connection on.

@@ -3,25 +3,18 @@
 //! a message.
 
 use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use futures_util::stream;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use futures_util::stream::{self, StreamExt as _};
 use hyper::header::HeaderValue;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
-use tokio_util::sync::CancellationToken;
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+use crate::http_request::WireRequest;
+use crate::scripted::{Act, Scripted, chunked};
 
 /// How the next POST of a method is answered instead of being handled.
 #[derive(Debug, Clone)]
@@ -61,13 +54,7 @@ struct Inner {
 pub(crate) struct SseServer {
     inner: Arc<Inner>,
     pub(crate) address: SocketAddr,
-    stop: CancellationToken,
-}
-
-impl Drop for SseServer {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
+    _server: Scripted,
 }
 
 impl SseServer {
@@ -77,24 +64,15 @@ impl SseServer {
 
     pub(crate) async fn at(address: &str) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
+        let inner = Arc::<Inner>::default();
+        let answering = Arc::clone(&inner);
+        let server = Scripted::on(listener, move |request| answer(&answering, request));
         let server = Self {
-            inner: Arc::default(),
-            address: listener.local_addr().unwrap(),
-            stop: CancellationToken::new(),
+            inner,
+            address: server.address(),
+            _server: server,
         };
         server.endpoint("/message?sessionId=ID");
-        let (inner, stop) = (Arc::clone(&server.inner), server.stop.clone());
-        let serving = async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (inner, stop) = (Arc::clone(&inner), stop.clone());
-                let answer = service_fn(move |request| answer(Arc::clone(&inner), request));
-                let http = hyper::server::conn::http1::Builder::new();
-                let connection = http.serve_connection(TokioIo::new(stream), answer);
-                tokio::spawn(async move { stop.run_until_cancelled(connection).await.map(drop) });
-            }
-        };
-        tokio::spawn(server.stop.clone().run_until_cancelled_owned(serving));
         server
     }
 
@@ -175,48 +153,44 @@ impl SseServer {
     }
 }
 
-async fn answer(
-    inner: Arc<Inner>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, &'static str> {
-    let (parts, body) = request.into_parts();
-    let authorization = parts.headers.get("authorization");
+fn answer(inner: &Arc<Inner>, request: &WireRequest) -> Vec<Act> {
+    let authorization = request.headers.get("authorization");
     let token = inner.script.lock().unwrap().token.clone();
     if token.is_some_and(|token| authorization.is_none_or(|given| *given != *token)) {
-        let mut refusal = plain(401, "who are you?");
-        let challenge = HeaderValue::from_static("Bearer realm=\"sse\"");
-        refusal.headers_mut().insert("www-authenticate", challenge);
-        return Ok(refusal);
+        let challenge = "401 Unauthorized\r\nwww-authenticate: Bearer realm=\"sse\"";
+        return vec![Act::response(challenge, "who are you?")];
     }
-    match (&parts.method, parts.uri.path()) {
-        (&Method::GET, "/sse") => {
-            let query = parts.uri.query().unwrap_or_default();
-            inner.script.lock().unwrap().queries.push(query.to_owned());
-            Ok(open(&inner))
+    let note_query = || {
+        let mut script = inner.script.lock().unwrap();
+        script.queries.push(request.query().to_owned());
+    };
+    match (&*request.method, request.path()) {
+        ("GET", "/sse") => {
+            note_query();
+            open(inner)
         }
-        (_, "/sse") => Ok(plain(405, "Method Not Allowed")),
-        (&Method::GET, path) if path.starts_with("/.well-known/") => Ok(plain(200, "metadata")),
-        (&Method::POST, "/message" | "/deep/message") => {
-            let query = parts.uri.query().unwrap_or_default();
-            inner.script.lock().unwrap().queries.push(query.to_owned());
-            let line = query.split('&').next().and_then(|it| it.split_once('='));
-            let line = line.and_then(|(_, line)| line.parse().ok()).unwrap_or(0);
-            let body = body.collect().await.map_err(|_| "cut")?.to_bytes();
-            let message: Value = serde_json::from_slice(&body).map_err(|_| "not JSON")?;
+        (_, "/sse") => plain(405, "Method Not Allowed"),
+        ("GET", path) if path.starts_with("/.well-known/") => plain(200, "metadata"),
+        ("POST", "/message" | "/deep/message") => {
+            note_query();
+            let line = request.query().split('&').next();
+            let line = line.and_then(|it| it.split_once('=')?.1.parse().ok());
+            let Ok(message) = serde_json::from_slice(&request.body) else {
+                return vec![Act::Close];
+            };
             let credentials = authorization.cloned();
             inner.script.lock().unwrap().credentials.push(credentials);
-            post(&inner, line, message).await
+            post(inner, line.unwrap_or(0), message)
         }
-        _ => Ok(plain(404, "Not Found")),
+        _ => plain(404, "Not Found"),
     }
 }
 
-fn plain(status: u16, text: &str) -> Response<Body> {
-    let body = Full::from(text.to_owned()).boxed_unsync();
-    Response::builder().status(status).body(body).unwrap()
+fn plain(status: u16, text: &str) -> Vec<Act> {
+    vec![Act::response(&format!("{status} Said"), text)]
 }
 
-fn open(inner: &Arc<Inner>) -> Response<Body> {
+fn open(inner: &Arc<Inner>) -> Vec<Act> {
     let mut script = inner.script.lock().unwrap();
     script.opened += 1;
     let line = script.opened;
@@ -237,12 +211,15 @@ fn open(inner: &Arc<Inner>) -> Response<Body> {
     };
     let events = stream::unfold(reader, |mut reader| async {
         let bytes = reader.events.recv().await?;
-        Some((Ok(Frame::data(bytes)), reader))
+        Some((chunked(bytes), reader))
     });
-    let response = Response::builder().header("content-type", "text/event-stream");
-    response
-        .body(StreamBody::new(events).boxed_unsync())
-        .unwrap()
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    vec![
+        Act::send(head),
+        Act::SendAll(events.boxed()),
+        Act::last_chunk(),
+    ]
 }
 
 /// The client's end of a stream.
@@ -258,44 +235,47 @@ impl Drop for Reader {
     }
 }
 
-async fn post(
-    inner: &Arc<Inner>,
-    line: u64,
-    message: Value,
-) -> Result<Response<Body>, &'static str> {
-    let method = message["method"].as_str().unwrap_or_default().to_owned();
-    let (refusal, is_known) = {
+fn post(inner: &Arc<Inner>, line: u64, message: Value) -> Vec<Act> {
+    let method = message["method"].as_str().unwrap_or_default();
+    let refusal = {
         let mut script = inner.script.lock().unwrap();
-        let at = script.refusals.iter().position(|(of, _)| *of == method);
+        let at = script.refusals.iter().position(|(of, _)| of == method);
         let refusal = at.map(|at| script.refusals.remove(at).1);
-        (refusal, script.lines.contains_key(&line))
-    };
-    if !is_known {
-        return Ok(plain(404, "Session not found"));
-    }
-    if let Some(Refusal::Status(status, text)) = refusal {
-        return Ok(plain(status, text));
-    }
-    {
-        let mut script = inner.script.lock().unwrap();
+        if !script.lines.contains_key(&line) {
+            return plain(404, "Session not found");
+        }
+        if let Some(Refusal::Status(status, text)) = refusal {
+            return plain(status, text);
+        }
         script.seen.push((line, message.clone()));
         script.hear(line, &message);
-    }
+        refusal
+    };
     inner.changed.notify_waiters();
+    let mut acts = plain(202, "Accepted");
     match refusal {
-        Some(Refusal::Reset) => Err("reset"),
+        Some(Refusal::Reset) => acts = vec![Act::Close],
         Some(Refusal::Late) => {
-            let is_held =
-                |script: &Script| script.held.values().any(|(_, id)| *id == message["id"]);
-            loop {
-                let changed = inner.changed.notified();
-                if !is_held(&inner.script.lock().unwrap()) {
-                    return Ok(plain(202, "Accepted"));
-                }
-                changed.await;
-            }
+            let inner = Arc::clone(inner);
+            let answered = async move { inner.until_answered(&message["id"]).await };
+            acts.insert(0, Act::wait(answered));
         }
-        Some(Refusal::Status(..)) | None => Ok(plain(202, "Accepted")),
+        Some(Refusal::Status(..)) | None => {}
+    }
+    acts
+}
+
+impl Inner {
+    /// Until no call of that id waits.
+    async fn until_answered(&self, id: &Value) {
+        loop {
+            let changed = self.changed.notified();
+            let held = self.script.lock().unwrap().held.clone();
+            if !held.values().any(|(_, held)| held == id) {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 

@@ -6,13 +6,13 @@ use raincheck::tls::client::{self, Files};
 use raincheck::upstream::Obstacle;
 use rustls::version::TLS13;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
 use super::*;
 use crate::authority::Authority;
 use crate::directory::TempDir;
 use crate::http2_server::{Ending, Http2Server, Step};
 use crate::relay::{Relay, terms};
+use crate::scripted::Listening;
 
 pub(crate) fn over_http2(url: String) -> Upstream {
     let settings = Settings {
@@ -173,22 +173,15 @@ async fn a_call_that_is_dropped_ends_its_own_stream_only() {
 /// Such a server takes the first bytes for a request that it does not know.
 #[tokio::test]
 async fn a_server_without_http2_is_named() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let upstream = over_http2(url);
-    let answering = async {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut preface = [0; 24];
-            stream.read_exact(&mut preface).await.unwrap();
-            let refusal = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-            stream.write_all(refusal).await.unwrap();
-        }
-    };
-    let said = tokio::select! {
-        said = outcome(&upstream, Era::Modern) => said,
-        () = answering => unreachable!(),
-    };
+    let server = Listening::start(async |mut stream| {
+        let mut preface = [0; 24];
+        stream.read_exact(&mut preface).await.unwrap();
+        let refusal = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(refusal).await.unwrap();
+    });
+    let server = server.await;
+    let upstream = over_http2(server.url());
+    let said = outcome(&upstream, Era::Modern).await;
     assert_eq!(said, "upstream_unreachable none");
     assert_eq!(upstream.obstacle(), Some(Obstacle::NoHttp2));
 }
@@ -197,20 +190,15 @@ async fn a_server_without_http2_is_named() {
 #[tokio::test]
 async fn a_connection_that_ends_early_is_not_called_a_server_without_http2() {
     for resets in [false, true] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let upstream = over_http2(format!("http://{}/mcp", listener.local_addr().unwrap()));
-        let ending = async {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                if resets {
-                    stream.set_zero_linger().unwrap();
-                }
+        let server = Listening::start(move |stream| {
+            if resets {
+                stream.set_zero_linger().unwrap();
             }
-        };
-        let said = tokio::select! {
-            said = outcome(&upstream, Era::Modern) => said,
-            () = ending => unreachable!(),
-        };
+            std::future::ready(())
+        });
+        let server = server.await;
+        let upstream = over_http2(server.url());
+        let said = outcome(&upstream, Era::Modern).await;
         assert_eq!(said, "upstream_unreachable none");
         let obstacle = upstream.obstacle();
         assert!(

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
+
+use crate::scripted::Listening;
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -79,39 +81,29 @@ pub(crate) struct Seen {
 
 /// The server. Dropping it ends its connections.
 pub(crate) struct FrameServer {
-    pub(crate) url: String,
+    pub(crate) listening: Listening,
     pub(crate) seen: watch::Receiver<Seen>,
     /// Calls that wait are answered from now on.
     pub(crate) released: CancellationToken,
-    _stop: DropGuard,
 }
 
 impl FrameServer {
     pub(crate) async fn start(manner: Manner) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let (tell, seen) = watch::channel(Seen::default());
-        let (released, stop) = (CancellationToken::new(), CancellationToken::new());
-        let (tell, end) = (Arc::new(tell), stop.clone());
+        let (tell, released) = (Arc::new(tell), CancellationToken::new());
         let release = released.clone();
-        let accepting = async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let mut manner = manner;
-                tell.send_modify(|seen| {
-                    seen.connections += 1;
-                    manner.waiting *= usize::from(seen.connections == 1);
-                });
-                let serving = serve(stream, manner, Arc::clone(&tell), release.clone());
-                tokio::spawn(end.clone().run_until_cancelled_owned(serving));
-            }
-        };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(accepting));
+        let listening = Listening::start(move |stream| {
+            let mut manner = manner;
+            tell.send_modify(|seen| {
+                seen.connections += 1;
+                manner.waiting *= usize::from(seen.connections == 1);
+            });
+            serve(stream, manner, Arc::clone(&tell), release.clone())
+        });
         Self {
-            url,
+            listening: listening.await,
             seen,
             released,
-            _stop: stop.drop_guard(),
         }
     }
 }

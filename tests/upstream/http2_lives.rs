@@ -62,7 +62,7 @@ async fn many_cancels_at_once_end_no_other_call() {
         ..ORDINARY
     })
     .await;
-    let upstream = over_http2(server.url.clone());
+    let upstream = over_http2(server.listening.url());
     let other = begin(&upstream);
     let cancelled: Vec<_> = (0..CANCELLED).map(|_| begin(&upstream)).collect();
     let wait = server.seen.wait_for(|seen| seen.waiting == 1 + CANCELLED);
@@ -120,8 +120,8 @@ async fn a_silent_connection_gets_no_new_calls() {
     };
     let (mut silent, mut other) = (start(false).await, start(true).await);
     let (to_silent, to_other) = (
-        over_http2(silent.url.clone()),
-        over_http2(other.url.clone()),
+        over_http2(silent.listening.url()),
+        over_http2(other.listening.url()),
     );
     let calls = [begin(&to_other), begin(&to_silent)];
     for server in [&mut silent, &mut other] {

@@ -10,11 +10,12 @@ use h2::{Reason, RecvStream};
 use hyper::{Request, Response};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::http2_frames::{Frame, GOAWAY, HEADERS, SETTINGS, frame};
+use crate::scripted::Listening;
 
 /// What the server does with a call.
 #[derive(Debug, Clone)]
@@ -54,6 +55,7 @@ pub(crate) struct Seen {
     pub(crate) last: Option<(hyper::http::request::Parts, String)>,
 }
 
+#[derive(Default)]
 struct Shared {
     seen: watch::Sender<Seen>,
     steps: Mutex<VecDeque<Step>>,
@@ -65,32 +67,24 @@ struct Shared {
 
 /// The server. Dropping it ends its connections.
 pub(crate) struct Http2Server {
-    address: std::net::SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
-    _stop: DropGuard,
 }
 
 impl Http2Server {
     /// A server that takes so many calls on each connection, and does these steps with the first calls. Other calls are
     /// answered.
     pub(crate) async fn start(streams_max: u32, steps: Vec<Step>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            seen: watch::Sender::default(),
             steps: Mutex::new(steps.into()),
-            endings: Mutex::default(),
-            released: CancellationToken::new(),
-            closing: CancellationToken::new(),
             streams_max,
+            ..Shared::default()
         });
-        let stop = CancellationToken::new();
-        let accepting = accept(listener, Arc::clone(&shared), stop.clone());
-        tokio::spawn(stop.clone().run_until_cancelled_owned(accepting));
+        let serving = Arc::clone(&shared);
+        let listening = Listening::start(move |stream| accepted(stream, Arc::clone(&serving)));
         Self {
-            address,
+            listening: listening.await,
             shared,
-            _stop: stop.drop_guard(),
         }
     }
 
@@ -100,7 +94,7 @@ impl Http2Server {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     pub(crate) fn seen(&self) -> Seen {
@@ -124,27 +118,22 @@ impl Http2Server {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
-    loop {
-        let (stream, _) = listener.accept().await.unwrap();
-        let shared = Arc::clone(&shared);
-        let mut place = 0;
-        shared.seen.send_modify(|seen| {
-            place = seen.connections;
-            seen.connections += 1;
-            seen.waiting.push(0);
-        });
-        let ending = shared.endings.lock().unwrap().pop_front();
-        let closing = shared.closing.clone();
-        let serving = async move {
-            match ending {
-                Some(ending) => end(stream, ending, &shared).await,
-                None => serve(stream, place, shared).await,
-            }
-        };
-        let serving = closing.run_until_cancelled_owned(serving);
-        tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
-    }
+async fn accepted(stream: TcpStream, shared: Arc<Shared>) {
+    let mut place = 0;
+    shared.seen.send_modify(|seen| {
+        place = seen.connections;
+        seen.connections += 1;
+        seen.waiting.push(0);
+    });
+    let ending = shared.endings.lock().unwrap().pop_front();
+    let closing = shared.closing.clone();
+    let serving = async move {
+        match ending {
+            Some(ending) => end(stream, ending, &shared).await,
+            None => serve(stream, place, shared).await,
+        }
+    };
+    closing.run_until_cancelled(serving).await;
 }
 
 async fn serve(stream: TcpStream, place: usize, shared: Arc<Shared>) {

@@ -17,7 +17,7 @@ async fn the_address_is_learned_by_whatever_is_sent_first() {
         for status in [307, 308] {
             for era in BOTH {
                 let server = Server::start(Reply::result(OK)).await;
-                let location = location.replace("HOST", server.authority());
+                let location = location.replace("HOST", &server.authority());
                 let hop = redirect(status, String::leak(location));
                 // A configured era is not asked for, so that another request is the first.
                 let (first, last) = match era {

@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt as _};
 use hyper::header::HeaderMap;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::reply::Reply;
 use crate::http_request::WireRequest;
+use crate::scripted::{Act, Connection, Left, Listening, chunked};
 
 /// What is waited for here takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,6 +60,7 @@ struct Script {
     last_call_id: String,
 }
 
+#[derive(Default)]
 struct Inner {
     script: Mutex<Script>,
     connections: AtomicUsize,
@@ -64,68 +68,44 @@ struct Inner {
     open: AtomicUsize,
     hung_up: AtomicUsize,
     /// Something that can be asked for changed.
-    changed: tokio::sync::Notify,
+    changed: Notify,
     closing: Mutex<CancellationToken>,
-    answered: tokio::sync::Notify,
+    answered: Notify,
     /// Calls that a stream waits for, see [`Reply::on_call`].
     awaited: AtomicUsize,
-    called: tokio::sync::Notify,
+    called: Notify,
 }
 
 pub(crate) struct Server {
     inner: Arc<Inner>,
-    authority: String,
-    stop: CancellationToken,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
+    listening: Listening,
 }
 
 impl Server {
     pub(crate) async fn start(reply: Reply) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Self::new(listener.local_addr().unwrap().to_string(), reply);
-        let (inner, stop) = (Arc::clone(&server.inner), server.stop.clone());
-        tokio::spawn(stop.run_until_cancelled_owned(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, Arc::clone(&inner)));
-            }
-        }));
-        server
-    }
-
-    fn new(authority: String, reply: Reply) -> Self {
         let script = Script {
             always: Some(reply),
             ..Script::default()
         };
+        let inner = Arc::new(Inner {
+            script: Mutex::new(script),
+            awaited: AtomicUsize::new(1),
+            ..Inner::default()
+        });
+        let serving = Arc::clone(&inner);
+        let listening = Listening::start(move |stream| serve(stream, Arc::clone(&serving)));
         Self {
-            inner: Arc::new(Inner {
-                script: Mutex::new(script),
-                connections: AtomicUsize::new(0),
-                open: AtomicUsize::new(0),
-                hung_up: AtomicUsize::new(0),
-                changed: tokio::sync::Notify::new(),
-                closing: Mutex::default(),
-                answered: tokio::sync::Notify::new(),
-                awaited: AtomicUsize::new(1),
-                called: tokio::sync::Notify::new(),
-            }),
-            authority,
-            stop: CancellationToken::new(),
+            inner,
+            listening: listening.await,
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.authority)
+        self.listening.url()
     }
 
-    pub(crate) fn authority(&self) -> &str {
-        &self.authority
+    pub(crate) fn authority(&self) -> String {
+        self.listening.address.to_string()
     }
 
     fn script<T>(&self, with: impl FnOnce(&mut Script) -> T) -> T {
@@ -224,32 +204,24 @@ impl Server {
     }
 }
 
-async fn serve<T>(stream: T, inner: Arc<Inner>)
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn serve(stream: TcpStream, inner: Arc<Inner>) {
     inner.connections.fetch_add(1, Ordering::SeqCst);
     inner.open.fetch_add(1, Ordering::SeqCst);
-    answer_all(stream, &inner).await;
+    answer_all(Connection::new(stream), &inner).await;
     inner.open.fetch_sub(1, Ordering::SeqCst);
     inner.changed.notify_waiters();
 }
 
-/// One connection: requests one after the other, as HTTP/1.1 has it.
-async fn answer_all<T>(mut stream: T, inner: &Inner)
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    let mut buffer = Vec::new();
+async fn answer_all(mut connection: Connection, inner: &Arc<Inner>) {
     loop {
         let closing = inner.closing.lock().unwrap().clone();
         let request = tokio::select! {
             () = closing.cancelled() => {
-                let _ = stream.shutdown().await;
-                while stream.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {}
+                let _ = connection.stream.shutdown().await;
+                let _ = connection.stream.read_to_end(&mut Vec::new()).await;
                 return;
             }
-            request = WireRequest::read(&mut stream, &mut buffer) => request,
+            request = connection.next() => request,
         };
         let Some(request) = request else {
             return;
@@ -258,16 +230,21 @@ where
         let seen = Seen::of(request);
         let reply = inner.decide(&method, seen.clone());
         inner.changed.notify_waiters();
-        if !answer(&mut stream, inner, &seen, reply).await {
-            return;
+        match connection.play(inner.acts(seen, reply)).await {
+            Left::Open => {}
+            Left::Closed => return,
+            Left::HungUp => {
+                inner.hung_up.fetch_add(1, Ordering::SeqCst);
+                inner.changed.notify_waiters();
+                return;
+            }
         }
     }
 }
 
 impl Seen {
     fn of(request: WireRequest) -> Self {
-        let body = String::from_utf8(request.body).unwrap();
-        let json: Value = serde_json::from_str(&body).unwrap_or_default();
+        let json = request.json();
         let what = match json["method"].as_str() {
             _ if request.headers.contains_key("last-event-id") => "resume".into(),
             _ if request.method != "POST" => request.method,
@@ -276,9 +253,9 @@ impl Seen {
         };
         Self {
             what,
-            path: request.path,
+            path: request.target,
             headers: request.headers,
-            body,
+            body: String::from_utf8(request.body).unwrap(),
         }
     }
 }
@@ -341,65 +318,52 @@ impl Inner {
             other => panic!("{other} came"),
         }
     }
-}
 
-/// False where the connection is over.
-async fn answer<T>(stream: &mut T, inner: &Inner, seen: &Seen, reply: Reply) -> bool
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    tokio::time::sleep(reply.after).await;
-    if let Some(raw) = reply.raw {
-        let _ = stream.write_all(&raw).await;
-        let _ = stream.shutdown().await;
-        return false;
-    }
-    if reply.hang {
-        hang(stream, inner).await;
-        return false;
-    }
-    let mut head = format!(
-        "HTTP/1.1 {} X\r\ntransfer-encoding: chunked\r\n",
-        reply.status
-    );
-    for (name, value) in &reply.headers {
-        let _ = write!(head, "{name}: {}\r\n", value.to_str().unwrap());
-    }
-    head.push_str("\r\n");
-    if stream.write_all(head.as_bytes()).await.is_err() {
-        return false;
-    }
-    if reply.on_call {
-        inner.called.notified().await;
-    }
-    if let Some(question) = reply.asks {
-        chunk(stream, &format!("data: {question}\n\n")).await;
-        inner.answered.notified().await;
-    }
-    let id = match seen.what.as_str() {
-        "GET" | "resume" => inner.script.lock().unwrap().last_call_id.clone(),
-        _ => seen.id(),
-    };
-    chunk(stream, &reply.body.replace("ID", &id)).await;
-    if reply.open {
-        hang(stream, inner).await;
-        return false;
-    }
-    stream.write_all(b"0\r\n\r\n").await.is_ok()
-}
-
-async fn chunk<T: AsyncWrite + Unpin>(stream: &mut T, body: &str) {
-    if !body.is_empty() {
-        let chunk = format!("{:x}\r\n{body}\r\n", body.len());
-        let _ = stream.write_all(chunk.as_bytes()).await;
-    }
-}
-
-async fn hang<T: AsyncRead + Unpin>(stream: &mut T, inner: &Inner) {
-    let mut byte = [0];
-    if let Ok(0) | Err(_) = stream.read(&mut byte).await {
-        inner.hung_up.fetch_add(1, Ordering::SeqCst);
-        inner.changed.notify_waiters();
+    fn acts(self: &Arc<Self>, seen: Seen, reply: Reply) -> Vec<Act> {
+        let mut acts = vec![Act::pause(reply.after)];
+        if let Some(raw) = reply.raw {
+            acts.extend([Act::send(raw), Act::Close]);
+            return acts;
+        }
+        if reply.hang {
+            acts.push(Act::hang());
+            return acts;
+        }
+        let mut head = format!(
+            "HTTP/1.1 {} X\r\ntransfer-encoding: chunked\r\n",
+            reply.status
+        );
+        for (name, value) in &reply.headers {
+            let _ = write!(head, "{name}: {}\r\n", value.to_str().unwrap());
+        }
+        acts.push(Act::send(head + "\r\n"));
+        let inner = Arc::clone(self);
+        if reply.on_call {
+            acts.push(Act::wait(async move { inner.called.notified().await }));
+        }
+        let inner = Arc::clone(self);
+        if let Some(question) = reply.asks {
+            acts.push(Act::chunk(format!("data: {question}\n\n")));
+            acts.push(Act::wait(async move { inner.answered.notified().await }));
+        }
+        let inner = Arc::clone(self);
+        if !reply.body.is_empty() {
+            // The call that a stream is about may come while the stream waits for it.
+            let body = stream::once(async move {
+                let id = match seen.what.as_str() {
+                    "GET" | "resume" => inner.script.lock().unwrap().last_call_id.clone(),
+                    _ => seen.id(),
+                };
+                chunked(reply.body.replace("ID", &id))
+            });
+            acts.push(Act::SendAll(body.boxed()));
+        }
+        acts.push(if reply.open {
+            Act::hang()
+        } else {
+            Act::last_chunk()
+        });
+        acts
     }
 }
 

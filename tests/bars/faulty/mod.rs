@@ -2,15 +2,14 @@
 //!
 //! Everything else that it is asked (sessions, tool lists, calls of no fault) it answers as it should.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::net::TcpStream;
 
 use super::book::Book;
 
@@ -18,6 +17,7 @@ pub(crate) mod script;
 pub(crate) mod table;
 
 use crate::http_request::WireRequest;
+use crate::scripted::{Connection, Left, Listening};
 use script::{Act, Asked};
 use table::Fault;
 
@@ -44,39 +44,31 @@ struct State {
 /// A running server. Gone when dropped.
 #[derive(Debug)]
 pub(crate) struct Faulty {
-    address: SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
-    _stop: DropGuard,
 }
 
 impl Faulty {
     /// `trap`: where its redirects lead.
     pub(crate) async fn start(book: Book, trap: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("the port that was bound");
         let shared = Arc::new(Shared {
             faults: table::all(),
             book,
             trap: format!("http://{trap}/mcp"),
             state: Mutex::default(),
         });
-        let stop = CancellationToken::new();
-        let serving = accept(listener, Arc::clone(&shared), stop.clone());
-        let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(serving).await });
-        Self {
-            address,
-            shared,
-            _stop: stop.drop_guard(),
-        }
+        let serving = Arc::clone(&shared);
+        let serving = move |stream| serve(stream, Arc::clone(&serving));
+        let listening = Listening::start(serving).await;
+        Self { listening, shared }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     /// From here on it opens no session.
@@ -90,40 +82,18 @@ impl Faulty {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        let (shared, stop) = (Arc::clone(&shared), stop.clone());
-        tokio::spawn(async move {
-            stop.run_until_cancelled(Box::pin(serve(stream, shared)))
-                .await
-        });
-    }
-}
-
 /// One connection: one request after the other.
-async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let mut unread = Vec::new();
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let mut connection = Connection::new(stream);
     let mut spoiled_by: Option<String> = None;
-    while let Some(incoming) = WireRequest::read(&mut stream, &mut unread).await {
+    while let Some(incoming) = connection.next().await {
         if let Some(token) = &spoiled_by {
             shared.book.note(token, |entry| entry.spoiled += 1);
             return;
         }
         let scene = shared.meet(&incoming);
-        let mut player = Player {
-            stream: &mut stream,
-            unread: &mut unread,
-            shared: &shared,
-            scene: &scene,
-            session: incoming.header("mcp-session-id").map(ToOwned::to_owned),
-        };
-        match player.play().await {
-            Left::Open => {}
-            Left::Spoiled => spoiled_by = Some(scene.token.clone()),
+        match connection.play(scene.acts).await {
+            Left::Open => spoiled_by = scene.spoils.then_some(scene.token),
             Left::HungUp => {
                 let now = Instant::now();
                 let gone = |entry: &mut super::book::Entry| entry.hung_up = Some(now);
@@ -139,6 +109,19 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
 struct Scene {
     token: String,
     acts: Vec<Act>,
+    /// See [`Asked::spoils`].
+    spoils: bool,
+}
+
+impl Scene {
+    /// Of a request that belongs to no call.
+    fn of_nobody(act: Act) -> Self {
+        Self {
+            token: String::new(),
+            acts: vec![act],
+            spoils: false,
+        }
+    }
 }
 
 impl Shared {
@@ -147,23 +130,19 @@ impl Shared {
     }
 
     fn meet(&self, incoming: &WireRequest) -> Scene {
-        let nobody = |acts| Scene {
-            token: String::new(),
-            acts,
-        };
         match incoming.method.as_str() {
             "POST" => {}
             "GET" => return self.resume(incoming),
-            "DELETE" => return nobody(vec![script::json(200, &[], "{}")]),
-            _ => return nobody(vec![script::json(405, &[], "{}")]),
+            "DELETE" => return Scene::of_nobody(script::json(200, &[], "{}")),
+            _ => return Scene::of_nobody(script::json(405, &[], "{}")),
         }
-        let message: Value = serde_json::from_slice(&incoming.body).unwrap_or(Value::Null);
+        let message = incoming.json();
         let id = message["id"].to_string();
         let result = |result: &Value| {
             let message = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
-            nobody(vec![script::json(200, &[], &message.to_string())])
+            Scene::of_nobody(script::json(200, &[], &message.to_string()))
         };
-        let taken = || nobody(vec![script::json(202, &[], "")]);
+        let taken = || Scene::of_nobody(script::json(202, &[], ""));
         match message["method"].as_str() {
             Some("initialize") => self.open(&id),
             Some("server/discover") => result(&discovered()),
@@ -197,21 +176,17 @@ impl Shared {
         let mut state = self.state();
         state.opened += 1;
         let session = format!("session-{}", state.opened);
-        let acts = if state.shut {
-            vec![script::page(500, &[])]
+        Scene::of_nobody(if state.shut {
+            script::page(500, &[])
         } else if state.busy {
-            vec![script::page(429, &[("retry-after", "1")])]
+            script::page(429, &[("retry-after", "1")])
         } else {
             state.sessions.insert(session.clone());
             let described = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                                    "serverInfo": {"name": "faulty", "version": "1"}});
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{described}}}"#);
-            vec![script::json(200, &[("mcp-session-id", &session)], &answer)]
-        };
-        Scene {
-            token: String::new(),
-            acts,
-        }
+            script::json(200, &[("mcp-session-id", &session)], &answer)
+        })
     }
 
     fn call(&self, incoming: &WireRequest, id: String, params: &Value) -> Scene {
@@ -219,12 +194,7 @@ impl Shared {
         let token = arguments["token"].as_str().unwrap_or_default().to_owned();
         self.book.note(&token, |entry| entry.runs += 1);
         let nth = self.book.of(&token).runs;
-        let asked = Asked {
-            id: id.clone(),
-            token: token.clone(),
-            nth,
-            trap: self.trap.clone(),
-        };
+        let asked = self.asked(id.clone(), &token, nth);
         let mut state = self.state();
         state.calls.insert(id, token.clone());
         let session = incoming.header("mcp-session-id");
@@ -238,7 +208,28 @@ impl Shared {
                 None => asked.good(),
             }
         };
-        Scene { token, acts }
+        if asked.loses_session.get()
+            && let Some(session) = session
+        {
+            self.state().sessions.remove(session);
+        }
+        Scene {
+            token,
+            acts,
+            spoils: asked.spoils.get(),
+        }
+    }
+
+    fn asked(&self, id: String, token: &str, nth: u32) -> Asked {
+        Asked {
+            id,
+            token: token.to_owned(),
+            nth,
+            trap: self.trap.clone(),
+            book: self.book.clone(),
+            loses_session: Cell::default(),
+            spoils: Cell::default(),
+        }
     }
 
     fn fault(&self, arguments: &Value) -> Option<&Fault> {
@@ -260,114 +251,17 @@ impl Shared {
         };
         let fault = token.split_once('.').map(|(fault, _)| fault);
         let fault = fault.and_then(|name| self.faults.iter().find(|fault| fault.name == name));
-        let asked = Asked {
-            id: id.unwrap_or_default(),
-            token: token.to_owned(),
-            nth: self.book.of(token).fetched,
-            trap: self.trap.clone(),
-        };
+        let nth = self.book.of(token).fetched;
+        let asked = self.asked(id.unwrap_or_default(), token, nth);
         Scene {
             token: token.to_owned(),
             acts: fault.map_or_else(
                 || vec![script::page(405, &[])],
                 |fault| (fault.get)(&asked, last),
             ),
+            spoils: false,
         }
     }
-}
-
-/// How a connection was left.
-enum Left {
-    Open,
-    /// Open, and of no further use.
-    Spoiled,
-    HungUp,
-    Closed,
-}
-
-struct Player<'a> {
-    stream: &'a mut TcpStream,
-    unread: &'a mut Vec<u8>,
-    shared: &'a Shared,
-    scene: &'a Scene,
-    session: Option<String>,
-}
-
-impl Player<'_> {
-    async fn play(&mut self) -> Left {
-        let mut left = Left::Open;
-        for act in &self.scene.acts {
-            let goes_on = match act {
-                Act::Send(bytes) => self.send(bytes).await,
-                Act::Times { bytes, times } => loop_of(*times, self, bytes).await,
-                Act::Pause(pause) => self.listen_for(tokio::time::sleep(*pause)).await,
-                Act::Hang => self.listen_for(std::future::pending()).await,
-                Act::Endless { bytes, every } => loop {
-                    if !self.send(bytes).await || !self.listen_for(tokio::time::sleep(*every)).await
-                    {
-                        break false;
-                    }
-                },
-                Act::UntilAnswered(count) => {
-                    let (shared, token) = (self.shared, self.scene.token.as_str());
-                    let long = std::time::Duration::from_mins(1);
-                    let answered =
-                        (shared.book).until(token, long, |entry| entry.answers.len() >= *count);
-                    self.listen_for(async {
-                        let _ = answered.await;
-                    })
-                    .await
-                }
-                Act::LoseSession => {
-                    if let Some(session) = &self.session {
-                        self.shared.state().sessions.remove(session);
-                    }
-                    true
-                }
-                Act::Spoil => {
-                    left = Left::Spoiled;
-                    true
-                }
-                Act::Close => return Left::Closed,
-                Act::Reset => {
-                    let _ = self.stream.set_zero_linger();
-                    return Left::Closed;
-                }
-            };
-            if !goes_on {
-                return Left::HungUp;
-            }
-        }
-        left
-    }
-
-    async fn send(&mut self, bytes: &[u8]) -> bool {
-        self.stream.write_all(bytes).await.is_ok()
-    }
-
-    /// Does that unless the client hangs up before.
-    async fn listen_for(&mut self, event: impl Future<Output = ()>) -> bool {
-        let mut more = [0; 1024];
-        tokio::pin!(event);
-        loop {
-            tokio::select! {
-                () = &mut event => return true,
-                read = self.stream.read(&mut more) => match read {
-                    Ok(count @ 1..) => self.unread.extend_from_slice(&more[..count]),
-                    Ok(_) | Err(_) => return false,
-                },
-            }
-        }
-    }
-}
-
-async fn loop_of(times: usize, player: &mut Player<'_>, bytes: &[u8]) -> bool {
-    for _ in 0..times {
-        if !player.send(bytes).await {
-            return false;
-        }
-    }
-    true
 }
 
 fn discovered() -> Value {

@@ -1,42 +1,17 @@
 //! What a misbehaving server does to one request, byte for byte.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::time::Duration;
+
+use super::Book;
+pub(crate) use crate::scripted::{Act, chunked};
 
 /// A text in the server's messages that is not meant for the client. No client may ever read it.
 pub(crate) const CANARY: &str = "CANARY-5d1e";
 
-/// One thing that the server does. A script that comes to its end keeps the connection for the next request.
-#[derive(Debug, Clone)]
-pub(crate) enum Act {
-    Send(Vec<u8>),
-    /// These bytes so many times.
-    Times {
-        bytes: Vec<u8>,
-        times: usize,
-    },
-    Pause(Duration),
-    /// These bytes again and again, until the client hangs up.
-    Endless {
-        bytes: Vec<u8>,
-        every: Duration,
-    },
-    /// Until the client hangs up.
-    Hang,
-    /// Until so many of this call's questions were answered.
-    UntilAnswered(usize),
-    /// The session of this request is unknown from here on.
-    LoseSession,
-    /// Whatever comes on this connection from here on should not have come.
-    Spoil,
-    /// FIN.
-    Close,
-    /// RST.
-    Reset,
-}
-
 /// A request as a script sees it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Asked {
     /// Its JSON-RPC id, as JSON.
     pub(crate) id: String,
@@ -45,6 +20,11 @@ pub(crate) struct Asked {
     pub(crate) nth: u32,
     /// The address to which redirects lead. It must never be requested.
     pub(crate) trap: String,
+    pub(crate) book: Book,
+    /// The session of this request is unknown from here on.
+    pub(crate) loses_session: Cell<bool>,
+    /// Whatever comes on this connection from here on should not have come.
+    pub(crate) spoils: Cell<bool>,
 }
 
 impl Asked {
@@ -55,6 +35,26 @@ impl Asked {
 
     pub(crate) fn good(&self) -> Vec<Act> {
         vec![json(200, &[], &self.answer())]
+    }
+
+    pub(crate) fn without_session(&self, act: Act) -> Vec<Act> {
+        self.loses_session.set(true);
+        vec![act]
+    }
+
+    pub(crate) fn spoiled(&self, acts: Vec<Act>) -> Vec<Act> {
+        self.spoils.set(true);
+        acts
+    }
+
+    /// Until so many of this call's questions were answered.
+    pub(crate) fn until_answered(&self, count: usize) -> Act {
+        let (book, token) = (self.book.clone(), self.token.clone());
+        Act::wait(async move {
+            let long = Duration::from_mins(1);
+            let answered = book.until(&token, long, |entry| entry.answers.len() >= count);
+            let _ = answered.await;
+        })
     }
 
     pub(crate) fn progress(&self, step: u32) -> String {
@@ -87,7 +87,7 @@ pub(crate) fn event(data: &str) -> String {
 }
 
 pub(crate) fn text(text: &str) -> Act {
-    Act::Send(text.as_bytes().to_vec())
+    Act::send(text.as_bytes().to_vec())
 }
 
 /// A whole response of JSON.
@@ -107,7 +107,7 @@ pub(crate) fn reply(status: u16, kind: &str, headers: &[(&str, &str)], body: &[u
     let _ = write!(all, "content-length: {}\r\n\r\n", body.len());
     let mut bytes = all.into_bytes();
     bytes.extend_from_slice(body);
-    Act::Send(bytes)
+    Act::send(bytes)
 }
 
 /// A response head without its end.
@@ -128,27 +128,12 @@ pub(crate) fn stream() -> Act {
     text(&format!("{head}transfer-encoding: chunked\r\n\r\n"))
 }
 
-pub(crate) fn chunk(bytes: &str) -> Act {
-    Act::Send(chunked(bytes.as_bytes()))
-}
-
-pub(crate) fn chunked(bytes: &[u8]) -> Vec<u8> {
-    let mut all = format!("{:x}\r\n", bytes.len()).into_bytes();
-    all.extend_from_slice(bytes);
-    all.extend_from_slice(b"\r\n");
-    all
-}
-
-pub(crate) fn last_chunk() -> Act {
-    text("0\r\n\r\n")
-}
-
 /// A whole stream of these events.
 pub(crate) fn events(events: &[String]) -> Vec<Act> {
-    vec![stream(), chunk(&events.concat()), last_chunk()]
+    vec![stream(), Act::chunk(events.concat()), Act::last_chunk()]
 }
 
 /// A stream that begins so and is cut in the middle.
 pub(crate) fn cut(events: &[String]) -> Vec<Act> {
-    vec![stream(), chunk(&events.concat()), Act::Close]
+    vec![stream(), Act::chunk(events.concat()), Act::Close]
 }

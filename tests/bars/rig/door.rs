@@ -7,38 +7,34 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::net::TcpStream;
 
 use crate::eventually::try_eventually;
+use crate::scripted::Listening;
+
+/// The server of each process, by its pid.
+type Rooms = Arc<Mutex<BTreeMap<u32, SocketAddr>>>;
 
 /// A listener before the servers of a pair each. Closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
-    address: SocketAddr,
-    /// Whose connections go where, by pid.
-    rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>>>,
-    _stop: DropGuard,
+    listening: Listening,
+    rooms: Rooms,
 }
 
 impl Door {
     pub(crate) async fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("the port that was bound");
-        let rooms = Arc::default();
-        let stop = CancellationToken::new();
-        let serving = serve(listener, Arc::clone(&rooms));
-        let stopped = stop.clone();
-        tokio::spawn(async move { stopped.run_until_cancelled(serving).await });
+        let rooms = Rooms::default();
+        let known = Arc::clone(&rooms);
+        let listening = Listening::start(move |stream| lead_in(stream, Arc::clone(&known)));
         Self {
-            address,
+            listening: listening.await,
             rooms,
-            _stop: stop.drop_guard(),
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     /// From now on the connections of this process go to this server.
@@ -48,36 +44,27 @@ impl Door {
     }
 }
 
-async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>>>) {
-    let port = listener
-        .local_addr()
-        .expect("the port that was bound")
-        .port();
-    loop {
-        let Ok((mut stream, peer)) = listener.accept().await else {
-            continue;
-        };
-        let rooms = Arc::clone(&rooms);
-        tokio::spawn(async move {
-            let Some(socket) = socket_of(peer.port(), port) else {
-                return;
-            };
-            // A replica connects as soon as it starts, maybe before its pid is known here.
-            let room = async || {
-                let known = rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let owner = known.iter().find(|(pid, _)| owns(**pid, &socket));
-                owner.map(|(_, address)| *address)
-            };
-            let Ok(server) = try_eventually(std::time::Duration::from_secs(4), room).await else {
-                return;
-            };
-            let Ok(mut inside) = TcpStream::connect(server).await else {
-                return;
-            };
-            let _ = (stream.set_nodelay(true), inside.set_nodelay(true));
-            let _ = tokio::io::copy_bidirectional(&mut stream, &mut inside).await;
-        });
-    }
+async fn lead_in(mut stream: TcpStream, rooms: Rooms) {
+    let (Ok(peer), Ok(here)) = (stream.peer_addr(), stream.local_addr()) else {
+        return;
+    };
+    let Some(socket) = socket_of(peer.port(), here.port()) else {
+        return;
+    };
+    // A replica connects as soon as it starts, maybe before its pid is known here.
+    let room = async || {
+        let known = rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let owner = known.iter().find(|(pid, _)| owns(**pid, &socket));
+        owner.map(|(_, address)| *address)
+    };
+    let Ok(server) = try_eventually(std::time::Duration::from_secs(4), room).await else {
+        return;
+    };
+    let Ok(mut inside) = TcpStream::connect(server).await else {
+        return;
+    };
+    let _ = inside.set_nodelay(true);
+    let _ = tokio::io::copy_bidirectional(&mut stream, &mut inside).await;
 }
 
 /// What the kernel calls the socket at this local port that is connected to the other port. Connections to other ports,

@@ -3,51 +3,34 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::scripted::Listening;
 
 /// A wire. Gone when dropped.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    address: SocketAddr,
+    listening: Listening,
     frozen: Arc<Mutex<CancellationToken>>,
-    _stop: DropGuard,
 }
 
 impl Wire {
     pub(crate) async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("the port that was bound");
         let frozen = Arc::new(Mutex::new(CancellationToken::new()));
-        let stop = CancellationToken::new();
-        let (stopped, current) = (stop.clone(), Arc::clone(&frozen));
-        let serving = async move {
-            loop {
-                let Ok((outside, _)) = listener.accept().await else {
-                    continue;
-                };
-                let frozen = current
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone();
-                let stop = stopped.clone();
-                tokio::spawn(async move {
-                    stop.run_until_cancelled(carry(outside, server, frozen))
-                        .await
-                });
-            }
-        };
-        let ended = stop.clone();
-        tokio::spawn(async move { ended.run_until_cancelled(serving).await });
+        let current = Arc::clone(&frozen);
+        let listening = Listening::start(move |outside| {
+            let frozen = current.lock().unwrap_or_else(PoisonError::into_inner);
+            carry(outside, server, frozen.clone())
+        });
         Self {
-            address,
+            listening: listening.await,
             frozen,
-            _stop: stop.drop_guard(),
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     /// All connections that there are go silent and stay open; later ones work.

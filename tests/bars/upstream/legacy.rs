@@ -15,7 +15,8 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Body, Flavour, Shared, Work, answer, empty, error, events, result, text_of, tools, word_of,
+    Body, Flavour, Shared, Work, answer, empty, error, event_stream, result, text_of, tools,
+    word_of,
 };
 
 const SESSION: &str = "mcp-session-id";
@@ -261,7 +262,7 @@ fn read(shared: &Shared, number: u64, stream: &Stream, from: usize) -> Response<
     });
     // The priming event: from here on a reader that is cut off can come back.
     let first = (primes && from == 0).then(|| format!("id: {number}-0\nretry: 200\ndata: \n\n"));
-    events(stream::iter(first).chain(rest).boxed())
+    event_stream(stream::iter(first).chain(rest))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -1,24 +1,20 @@
 //! A server that counts: what it is asked to run it writes into the book, however it is killed or cut.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream::{BoxStream, StreamExt as _};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::book::Book;
 use super::eventually::eventually;
+use super::hyper_server::{self, Body, empty, event_stream, json};
+use super::scripted::Listening;
 
 mod legacy;
 mod modern;
@@ -60,7 +56,7 @@ struct Shared {
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    address: SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
 }
 
@@ -79,26 +75,25 @@ impl Upstream {
             life: CancellationToken::new(),
             legacy: legacy::Sessions::default(),
         });
-        let address = listener.local_addr().expect("the port that was bound");
-        let life = shared.life.clone();
-        let serving = accept(listener, Arc::clone(&shared));
-        tokio::spawn(async move { life.run_until_cancelled(serving).await });
-        Self { address, shared }
+        let serving = Arc::clone(&shared);
+        let serving = move |stream| serve(stream, Arc::clone(&serving));
+        let listening = Listening::until(shared.life.clone(), listener, serving);
+        Self { listening, shared }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address
     }
 
     /// As SIGKILL would: connections, sessions and running calls are gone; then a new server at the same address.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.shared.life.cancel();
         let book = self.shared.book.clone();
-        *self = Self::start_at(self.shared.flavour, book, self.address).await;
+        *self = Self::start_at(self.shared.flavour, book, self.address()).await;
     }
 
     /// Closes the stream of this call, which runs on. Only a legacy server has such streams.
@@ -107,39 +102,15 @@ impl Upstream {
     }
 }
 
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.shared.life.cancel();
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
-            let life = shared.life.clone();
-            life.run_until_cancelled(serve(stream, shared)).await;
-        });
-    }
-}
-
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(handle(&shared, request).await) }
-    });
-    let connection = hyper::server::conn::http1::Builder::new();
     // A client that went away is seen as the end of the connection.
-    let _ = connection
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    hyper_server::serve(stream, true, move |request| {
+        handle(Arc::clone(&shared), request)
+    })
+    .await;
 }
 
-async fn handle(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let Ok(body) = body.collect().await else {
         return empty(400);
@@ -147,9 +118,9 @@ async fn handle(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     let message = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
     match shared.flavour {
         Flavour::Resumable | Flavour::Late | Flavour::Plain => {
-            legacy::handle(shared, &parts, &message)
+            legacy::handle(&shared, &parts, &message)
         }
-        Flavour::Modern => modern::handle(shared, &parts, &message),
+        Flavour::Modern => modern::handle(&shared, &parts, &message),
     }
 }
 
@@ -216,8 +187,6 @@ fn tools() -> Value {
 
 // --- responses ---
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
-
 fn result(id: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
@@ -227,23 +196,5 @@ fn error(id: &Value, code: i64, message: &str) -> Value {
 }
 
 fn answer(status: u16, message: &Value) -> Response<Body> {
-    let mut response = empty(status);
-    *response.body_mut() = Full::new(Bytes::from(message.to_string())).boxed_unsync();
-    let kind = hyper::header::HeaderValue::from_static("application/json");
-    response.headers_mut().insert("content-type", kind);
-    response
-}
-
-fn empty(status: u16) -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
-    *response.status_mut() = StatusCode::from_u16(status).expect("a status");
-    response
-}
-
-fn events(events: BoxStream<'static, String>) -> Response<Body> {
-    let frames = events.map(|event| Ok(Frame::data(Bytes::from(event))));
-    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
-    let kind = hyper::header::HeaderValue::from_static("text/event-stream");
-    response.headers_mut().insert("content-type", kind);
-    response
+    json(status, message.to_string())
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream;
 use hyper::Response;
 use hyper::http::request::Parts;
 use serde_json::{Value, json};
 
-use super::{Body, Shared, Work, answer, empty, error, events, result, text_of, tools, word_of};
+use super::{
+    Body, Shared, Work, answer, empty, error, event_stream, result, text_of, tools, word_of,
+};
 
 pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, message: &Value) -> Response<Body> {
     if parts.method != hyper::Method::POST {
@@ -59,7 +61,7 @@ fn call(shared: &Arc<Shared>, id: Value, params: &Value) -> Response<Body> {
             json!({"resultType": "complete", "content": [{"type": "text", "text": text}]});
         format!("event: message\ndata: {}\n\n", result(&id, &content))
     };
-    events(stream::once(run).boxed())
+    event_stream(stream::once(run))
 }
 
 fn asks(work: &Work) -> Value {

@@ -1,14 +1,13 @@
 //! A server of each kind that says what a row of a table says, byte for byte: how real servers write their answers.
 
-use std::net::SocketAddr;
-
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::sync::broadcast;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http_request::WireRequest;
+use crate::scripted::{Act, Connection, Left, Listening, chunked};
 use crate::support::{Config, Proxy};
 
 /// How the server is spoken to.
@@ -102,38 +101,27 @@ fn result_of(way: Way, method: &str) -> Option<&'static str> {
 /// A running server; gone when dropped.
 pub(crate) struct FieldServer {
     way: Way,
-    address: SocketAddr,
-    _stop: DropGuard,
+    listening: Listening,
 }
 
 impl FieldServer {
     pub(crate) async fn start(way: Way, writing: Writing) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
         let (events, _) = broadcast::channel(64);
-        let serving = async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let connection = Connection {
-                    way,
-                    writing,
-                    events: events.clone(),
-                };
-                tokio::spawn(connection.serve(stream));
-            }
-        };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
-        Self {
-            way,
-            address,
-            _stop: stop.drop_guard(),
-        }
+        let listening = Listening::start(move |stream| {
+            let face = Face {
+                way,
+                writing,
+                events: events.clone(),
+            };
+            face.serve(stream)
+        });
+        let listening = listening.await;
+        Self { way, listening }
     }
 
     /// raincheck in front of the server.
     pub(crate) async fn behind(&self, config: Config) -> Proxy {
-        let address = self.address;
+        let address = self.listening.address;
         match self.way {
             Way::Modern | Way::Legacy => config.start(&format!("http://{address}/mcp")).await,
             Way::Sse => config.start(&format!("http://{address}/sse")).await,
@@ -156,14 +144,14 @@ fn read(message: &[u8]) -> Value {
 }
 
 /// One connection to the server.
-struct Connection {
+struct Face {
     way: Way,
     writing: Writing,
     /// What is said on the streams of HTTP+SSE.
     events: broadcast::Sender<Vec<u8>>,
 }
 
-impl Connection {
+impl Face {
     async fn serve(self, stream: TcpStream) {
         match self.way {
             Way::Program => self.lines(stream).await,
@@ -206,43 +194,32 @@ impl Connection {
         }
     }
 
-    async fn http(self, mut stream: TcpStream) {
-        let mut unread = Vec::new();
-        while let Some(request) = WireRequest::read(&mut stream, &mut unread).await {
-            let is_over = match (&*request.method, self.way) {
-                ("GET", Way::Sse) => self.event_stream(&mut stream).await,
-                ("POST", Way::Sse) if request.path == "/sse" => {
-                    self.write_empty(&mut stream, "405 Method Not Allowed")
-                        .await
+    async fn http(self, stream: TcpStream) {
+        let mut connection = Connection::new(stream);
+        while let Some(request) = connection.next().await {
+            let acts = match (&*request.method, self.way) {
+                ("GET", Way::Sse) => self.event_stream(),
+                ("POST", Way::Sse) if request.target == "/sse" => {
+                    vec![empty("405 Method Not Allowed")]
                 }
-                ("POST", _) => self.post(&mut stream, &request).await,
-                ("DELETE", _) => self.write_empty(&mut stream, "200 OK").await,
-                _ => {
-                    self.write_empty(&mut stream, "405 Method Not Allowed")
-                        .await
-                }
+                ("POST", _) => self.post(&request),
+                ("DELETE", _) => vec![empty("200 OK")],
+                _ => vec![empty("405 Method Not Allowed")],
             };
-            if is_over {
+            if connection.play(acts).await != Left::Open {
                 return;
             }
         }
     }
 
-    async fn write_empty(&self, stream: &mut TcpStream, status: &str) -> bool {
-        let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.is_err()
-    }
-
-    /// True if the connection is over.
-    async fn post(&self, stream: &mut TcpStream, request: &WireRequest) -> bool {
+    fn post(&self, request: &WireRequest) -> Vec<Act> {
         let message = read(&request.body);
         let Some(answer) = self.answer(&message) else {
-            let head = self.writing.to_notification.as_bytes();
-            return stream.write_all(head).await.is_err();
+            return vec![Act::send(self.writing.to_notification)];
         };
         if self.way == Way::Sse {
             let _ = self.events.send((self.writing.event)(answer));
-            return self.write_empty(stream, "202 Accepted").await;
+            return vec![empty("202 Accepted")];
         }
         let is_call = message["method"] == "tools/call";
         let writing = if self.writing.calls_only && !is_call {
@@ -258,7 +235,6 @@ impl Connection {
                 (writing.event)(answer),
             )
         };
-        let body = (writing.body)(text);
         let session = if message["method"] == "initialize" && self.way == Way::Legacy {
             "mcp-session-id: s\r\n"
         } else {
@@ -266,28 +242,20 @@ impl Connection {
         };
         let kind = writing.kind.unwrap_or(kind);
         let head = format!(
-            "HTTP/1.1 200 OK\r\n{kind}{session}{}transfer-encoding: chunked\r\n\r\n{:x}\r\n",
-            writing.head,
-            body.len()
+            "HTTP/1.1 200 OK\r\n{kind}{session}{}transfer-encoding: chunked\r\n\r\n",
+            writing.head
         );
-        let end: &[u8] = if writing.stays_open {
-            b"\r\n"
+        let body = chunked((writing.body)(text));
+        let end = if writing.stays_open {
+            Act::hang()
         } else {
-            b"\r\n0\r\n\r\n"
+            Act::last_chunk()
         };
-        let bytes = [head.as_bytes(), &body, end].concat();
-        if stream.write_all(&bytes).await.is_err() {
-            return true;
-        }
-        if writing.stays_open {
-            let _ = stream.read(&mut [0]).await;
-        }
-        writing.stays_open
+        vec![Act::send([head.as_bytes(), &body].concat()), end]
     }
 
     /// The stream of one client of HTTP+SSE, until it goes away.
-    async fn event_stream(&self, stream: &mut TcpStream) -> bool {
-        let mut events = self.events.subscribe();
+    fn event_stream(&self) -> Vec<Act> {
         let endpoint = b"event: endpoint\ndata: /message\n\n".to_vec();
         let first = (self.writing.body)(endpoint);
         let kind = self
@@ -296,12 +264,14 @@ impl Connection {
             .unwrap_or("content-type: text/event-stream\r\n");
         let head = format!("HTTP/1.1 200 OK\r\n{kind}{}\r\n", self.writing.head);
         let bytes = [head.as_bytes(), &first].concat();
-        let _ = stream.write_all(&bytes).await;
-        while let Ok(event) = events.recv().await {
-            if stream.write_all(&event).await.is_err() {
-                break;
-            }
-        }
-        true
+        let events = stream::unfold(self.events.subscribe(), |mut events| async {
+            let event = events.recv().await.ok()?;
+            Some((event.into(), events))
+        });
+        vec![Act::send(bytes), Act::SendAll(events.boxed()), Act::Close]
     }
+}
+
+fn empty(status: &str) -> Act {
+    Act::response(status, "")
 }

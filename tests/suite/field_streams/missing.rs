@@ -23,10 +23,10 @@ async fn a_server_without_a_stream_tells_no_changes() {
         let mut stream = Client::of(proxy.address()).listening(filter).stream().await;
         let told = stream.next_of(ACKNOWLEDGED).await;
         assert_eq!(told["params"]["notifications"], json!({}), "{get}");
-        let is_closed = async || server.seen("delete") == 1;
+        let is_closed = async || server.seen("DELETE") == 1;
         eventually(PATIENCE, "the session is ended", is_closed).await;
         assert_eq!(
-            (server.seen("initialize"), server.seen("get")),
+            (server.seen("initialize"), server.seen("GET")),
             (1, 1),
             "{get}"
         );
@@ -47,9 +47,9 @@ async fn a_stream_that_ends_at_once_is_requested_again_on_its_session() {
     let told = stream.next_of(ACKNOWLEDGED).await;
     assert_eq!(told["params"]["notifications"], filter);
     eventually(PATIENCE, "it is requested again", async || {
-        server.seen("get") >= 3
+        server.seen("GET") >= 3
     })
     .await;
-    let counts = ["initialize", "resources/subscribe", "delete"].map(|name| server.seen(name));
+    let counts = ["initialize", "resources/subscribe", "DELETE"].map(|name| server.seen(name));
     assert_eq!(counts, [1, 1, 0]);
 }

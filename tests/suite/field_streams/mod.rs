@@ -4,14 +4,14 @@ mod bursts;
 mod events;
 mod missing;
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 
+use crate::http_request::WireRequest;
+use crate::scripted::{self, Act};
 use crate::support::{PATIENCE, eventually};
 
 /// The head of a stream that ends with its connection.
@@ -20,7 +20,7 @@ const STREAM: &str =
 
 /// A legacy server over Streamable HTTP that answers as it is written.
 struct Scripted {
-    address: SocketAddr,
+    server: scripted::Scripted,
     state: Arc<State>,
 }
 
@@ -29,8 +29,6 @@ struct State {
     call: Vec<String>,
     /// The whole answer to GET.
     get: &'static str,
-    /// The methods that came.
-    seen: Mutex<Vec<String>>,
     /// How many events were written, and whether that was all.
     written: AtomicUsize,
     is_finished: AtomicBool,
@@ -38,32 +36,34 @@ struct State {
 
 impl Scripted {
     async fn start(call: Vec<String>, get: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             call,
             get,
-            seen: Mutex::default(),
             written: AtomicUsize::new(0),
             is_finished: AtomicBool::new(false),
         });
-        let serving = Arc::clone(&state);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let state = Arc::clone(&serving);
-                tokio::spawn(async move { state.answer(BufReader::new(stream)).await });
-            }
+        let answering = Arc::clone(&state);
+        let server = scripted::Scripted::start(move |request| {
+            let mut acts = answering.answer(request);
+            acts.push(Act::Close);
+            acts
         });
-        Self { address, state }
+        Self {
+            server: server.await,
+            state,
+        }
     }
 
     fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.server.url()
     }
 
+    /// Counts the requests of that JSON-RPC method, or else of that HTTP method.
     fn seen(&self, method: &str) -> usize {
-        let seen = self.state.seen.lock().unwrap();
-        seen.iter().filter(|it| *it == method).count()
+        let requests = self.server.requests();
+        let is_one =
+            |it: &&WireRequest| *it.json()["method"].as_str().unwrap_or(&it.method) == *method;
+        requests.iter().filter(is_one).count()
     }
 
     /// Waits until the server has written everything, or is read no more.
@@ -83,42 +83,13 @@ impl Scripted {
 }
 
 impl State {
-    /// Answers one request. `None`: the connection broke.
-    async fn answer(&self, mut stream: BufReader<TcpStream>) -> Option<()> {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            stream.read_line(&mut line).await.ok()?;
-            if line.trim().is_empty() {
-                break;
-            }
-            let line = line.to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            head.push_str(&line);
-        }
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).await.ok()?;
-        let message: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let method = message["method"].as_str().unwrap_or_default().to_owned();
-        let verb = head.split(' ').next().unwrap_or_default().to_owned();
-        let name = if method.is_empty() { &verb } else { &method };
-        self.seen.lock().unwrap().push(name.clone());
-        let text = match (&*verb, &*method) {
-            ("get", _) => self.get.to_owned(),
-            ("post", "tools/call" | "tools/list") => {
-                stream.write_all(STREAM.as_bytes()).await.ok()?;
-                let id = format!(r#""id":{}"#, message["id"]);
-                for event in &self.call {
-                    let event = event.replace(r#""id":7"#, &id);
-                    stream.write_all(event.as_bytes()).await.ok()?;
-                    self.written.fetch_add(1, Ordering::Relaxed);
-                }
-                self.is_finished.store(true, Ordering::Relaxed);
-                String::new()
-            }
-            ("post", "initialize") => json_answer(
+    fn answer(self: &Arc<Self>, request: &WireRequest) -> Vec<Act> {
+        let message = request.json();
+        let method = message["method"].as_str().unwrap_or_default();
+        vec![match (&*request.method, method) {
+            ("GET", _) => Act::send(self.get),
+            ("POST", "tools/call" | "tools/list") => return self.events(&message["id"]),
+            ("POST", "initialize") => json_answer(
                 &message,
                 &json!({"result": {
                     "protocolVersion": "2025-11-25",
@@ -126,32 +97,46 @@ impl State {
                     "serverInfo": {"name": "scripted", "version": "1"},
                 }}),
             ),
-            ("post", "resources/subscribe") => json_answer(&message, &json!({"result": {}})),
-            ("post", _) if message["id"].is_null() || method.is_empty() => {
-                "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
+            ("POST", "resources/subscribe") => json_answer(&message, &json!({"result": {}})),
+            ("POST", _) if message["id"].is_null() || method.is_empty() => {
+                Act::response("202 Accepted\r\nconnection: close", "")
             }
-            ("post", _) => {
+            ("POST", _) => {
                 let error = json!({"error": {"code": -32601, "message": "Method not found"}});
                 json_answer(&message, &error)
             }
-            _ => "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned(),
-        };
-        stream.write_all(text.as_bytes()).await.ok()?;
-        stream.shutdown().await.ok()
+            _ => Act::response("200 OK\r\nconnection: close", ""),
+        }]
+    }
+
+    fn events(self: &Arc<Self>, id: &Value) -> Vec<Act> {
+        let id = format!(r#""id":{id}"#);
+        let events = self
+            .call
+            .iter()
+            .map(|event| event.replace(r#""id":7"#, &id));
+        let events: Vec<String> = events.collect();
+        let (state, ended) = (Arc::clone(self), Arc::clone(self));
+        let events = stream::iter(events.into_iter().enumerate()).map(move |(before, event)| {
+            state.written.store(before, Ordering::Relaxed);
+            event.into()
+        });
+        let ended = async move { ended.is_finished.store(true, Ordering::Relaxed) };
+        vec![
+            Act::send(STREAM),
+            Act::SendAll(events.boxed()),
+            Act::wait(ended),
+        ]
     }
 }
 
-fn json_answer(asked: &Value, rest: &Value) -> String {
+fn json_answer(asked: &Value, rest: &Value) -> Act {
     let mut message = json!({"jsonrpc": "2.0", "id": asked["id"]});
     for (key, value) in rest.as_object().unwrap() {
         message[key] = value.clone();
     }
-    let body = message.to_string();
-    format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
+    let head = "200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s\r\nconnection: close";
+    Act::response(head, message.to_string())
 }
 
 /// A notification as one event.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::net::TcpStream;
+
+use crate::scripted::Listening;
 
 /// The head of one request, as it came.
 #[derive(Debug, Clone)]
@@ -29,38 +30,27 @@ impl Head {
 /// Gone when dropped.
 #[derive(Debug)]
 pub(super) struct Early {
-    address: SocketAddr,
+    listening: Listening,
     seen: Arc<Mutex<Vec<Head>>>,
-    _stop: DropGuard,
 }
 
 impl Early {
     pub(super) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stop = CancellationToken::new();
-        let early = Self {
-            address: listener.local_addr().unwrap(),
-            seen: Arc::default(),
-            _stop: stop.clone().drop_guard(),
-        };
-        let seen = Arc::clone(&early.seen);
-        let accepting = stop.clone().run_until_cancelled_owned(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let serving = serve(stream, Arc::clone(&seen));
-                tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
-            }
-        });
-        tokio::spawn(accepting);
-        early
+        let seen = Arc::<Mutex<Vec<Head>>>::default();
+        let into = Arc::clone(&seen);
+        let listening = Listening::start(move |stream| serve(stream, Arc::clone(&into)));
+        Self {
+            listening: listening.await,
+            seen,
+        }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address
     }
 
     pub(super) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     /// The requests of clients: without the look of raincheck at its start.

@@ -13,10 +13,11 @@ use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::authority::Authority;
+use crate::scripted::{Act, Scripted};
 use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, within};
 use crate::tls_client;
 
@@ -339,29 +340,20 @@ async fn a_request_with_a_length_and_chunks_ends_its_connection() {
 /// A client that asked for no other protocol is not told that it speaks one.
 #[tokio::test]
 async fn a_switch_of_protocols_is_not_passed_on() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let config = Config::never().section("upstream", "era = \"legacy\"");
-    let proxy = config.start(&url).await;
-    let switching = tokio::spawn(async move {
-        let mut head = [0; 4096];
-        let mut stream = loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            // At its start raincheck looks whether the server is there.
-            let length = stream.read(&mut head).await.unwrap();
-            let text = String::from_utf8_lossy(&head[..length]);
-            let is_look = text.contains("server/discover") || text.contains("\"initialize\"");
-            if length > 0 && !is_look {
-                break stream;
-            }
-        };
+    let server = Scripted::start(|request| {
+        let method = request.json()["method"].clone();
+        // At its start raincheck looks whether the server is there.
+        if method == "server/discover" || method == "initialize" {
+            return vec![Act::Close];
+        }
         let switch =
             "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
-        stream.write_all(switch.as_bytes()).await.unwrap();
-        stream
+        vec![Act::send(switch), Act::hang()]
     });
+    let server = server.await;
+    let config = Config::never().section("upstream", "era = \"legacy\"");
+    let proxy = config.start(&server.url()).await;
     let lines = "Connection: Upgrade\r\nUpgrade: x\r\n";
     let answer = send(proxy.address(), Way::session().post(lines).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    drop(switching.await);
 }

@@ -1,22 +1,17 @@
 //! A collector of traces: takes OTLP over HTTP, and keeps the spans. It has its own copy of the messages, by the field
 //! numbers of `opentelemetry/proto/trace/v1`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{HeaderMap, Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper::HeaderMap;
 use prost::Message;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::{Config, PATIENCE, within};
+use crate::http_request::WireRequest;
+use crate::scripted::{Act, Scripted};
 
 #[derive(Clone, PartialEq, Message)]
 struct Export {
@@ -154,36 +149,23 @@ pub(crate) struct Got {
 
 pub(crate) struct Collector {
     pub(crate) url: String,
+    _server: Scripted,
     got: Arc<watch::Sender<Got>>,
     status: Arc<AtomicU16>,
-    job: JoinHandle<()>,
 }
 
 impl Collector {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let got = Arc::new(watch::Sender::new(Got::default()));
         let status = Arc::new(AtomicU16::new(200));
         let (into, answer) = (Arc::clone(&got), Arc::clone(&status));
-        let job = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (into, answer) = (Arc::clone(&into), Arc::clone(&answer));
-                let service = service_fn(move |request| {
-                    take(Arc::clone(&into), answer.load(Ordering::Relaxed), request)
-                });
-                let serving = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service);
-                tokio::spawn(async move {
-                    let _ = serving.await;
-                });
-            }
-        });
+        let script = move |request: &_| vec![take(&into, answer.load(Ordering::Relaxed), request)];
+        let server = Scripted::start(script).await;
         Self {
-            url,
+            url: format!("http://{}", server.address()),
+            _server: server,
             got,
             status,
-            job,
         }
     }
 
@@ -224,12 +206,6 @@ impl Collector {
     }
 }
 
-impl Drop for Collector {
-    fn drop(&mut self) {
-        self.job.abort();
-    }
-}
-
 /// The one span of that name and that kind.
 pub(crate) fn only<'s>(spans: &'s [Span], name: &str, kind: i32) -> &'s Span {
     let mut found = spans.iter().filter(|it| it.name == name && it.kind == kind);
@@ -239,26 +215,19 @@ pub(crate) fn only<'s>(spans: &'s [Span], name: &str, kind: i32) -> &'s Span {
     span
 }
 
-async fn take(
-    into: Arc<watch::Sender<Got>>,
-    status: u16,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (head, body) = request.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let is_export =
-        head.uri.path() == "/v1/traces" && head.headers["content-type"] == "application/x-protobuf";
+fn take(into: &watch::Sender<Got>, status: u16, request: &WireRequest) -> Act {
+    let is_export = request.path() == "/v1/traces"
+        && request.headers["content-type"] == "application/x-protobuf";
     let status = if is_export { status } else { 400 };
+    let body = Bytes::from(request.body.clone());
     into.send_modify(|got| {
         if status == 200 {
             got.spans.extend(spans(&body));
         }
-        got.headers.push(head.headers.clone());
+        got.headers.push(request.headers.clone());
         got.bodies.push(body.clone());
     });
-    let mut response = Response::new(Full::default());
-    *response.status_mut() = status.try_into().unwrap();
-    Ok(response)
+    Act::response(&format!("{status} Said"), "")
 }
 
 fn spans(body: &Bytes) -> Vec<Span> {

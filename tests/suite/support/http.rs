@@ -1,20 +1,13 @@
 //! Bodies and responses of the scripted server.
 
-use std::convert::Infallible;
-
-use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::Frame;
+use futures_util::stream::{self, Stream, StreamExt as _};
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Response, StatusCode};
+use hyper::{HeaderMap, Response};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(crate) use crate::hyper_server::{Body, empty, event_stream, json};
 
 /// One message of a call on its response.
 #[derive(Debug)]
@@ -33,14 +26,6 @@ impl Said {
     }
 }
 
-pub(crate) fn json(status: u16, text: String) -> Response<Body> {
-    Response::builder()
-        .status(status)
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(text)).boxed_unsync())
-        .unwrap()
-}
-
 /// What servers say of web pages, some of them twice.
 pub(crate) fn allow_pages(headers: &mut HeaderMap) {
     for (name, value) in [
@@ -57,41 +42,17 @@ pub(crate) fn allow_pages(headers: &mut HeaderMap) {
     }
 }
 
-pub(crate) fn empty(status: u16) -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
-    *response.status_mut() = StatusCode::from_u16(status).unwrap();
-    response
-}
-
 /// A response that streams `first` and then `rest`, as events.
 pub(crate) fn events(first: Option<Said>, rest: mpsc::Receiver<Said>) -> Response<Body> {
-    let rest = stream::unfold(rest, |mut rest| async {
-        let said = rest.recv().await?;
-        Some((said, rest))
-    });
-    let events = stream::iter(first)
-        .chain(rest)
-        .map(|said| Ok(Frame::data(event(&said.text()))));
-    Response::builder()
-        .header("content-type", "text/event-stream")
-        .body(StreamBody::new(events.boxed()).boxed_unsync())
-        .unwrap()
+    let said = stream::iter(first).chain(received(rest));
+    event_stream(said.map(|said| format!("event: message\ndata: {}\n\n", said.text())))
 }
 
-/// A response that streams event texts, for a test that writes other fields than `data`, too.
-pub(crate) fn raw_events(rest: mpsc::Receiver<String>) -> Response<Body> {
-    let events = stream::unfold(rest, |mut rest| async {
-        let text = rest.recv().await?;
-        Some((Ok(Frame::data(Bytes::from(text))), rest))
-    });
-    Response::builder()
-        .header("content-type", "text/event-stream")
-        .body(StreamBody::new(events.boxed()).boxed_unsync())
-        .unwrap()
-}
-
-fn event(text: &str) -> Bytes {
-    Bytes::from(format!("event: message\ndata: {text}\n\n"))
+pub(crate) fn received<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
+    stream::unfold(receiver, |mut receiver| async {
+        let received = receiver.recv().await?;
+        Some((received, receiver))
+    })
 }
 
 /// The tool that a request calls.

@@ -1,22 +1,15 @@
 //! A receiver of webhooks that follows a script, and verifies what it gets.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 
 use super::{Config, within};
+use crate::http_request::WireRequest;
+use crate::scripted::{Act, Scripted};
 
 /// `whsec_` and the base64 of [`KEY`].
 pub(crate) const SECRET: &str = "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4";
@@ -63,37 +56,25 @@ impl Webhook {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) url: String,
+    _server: Scripted,
     got: Arc<watch::Sender<Vec<Webhook>>>,
-    job: JoinHandle<()>,
 }
 
 impl Receiver {
     pub(crate) async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let got = Arc::new(watch::Sender::new(Vec::new()));
         let script: VecDeque<Reply> = script.into_iter().collect();
-        let script = Arc::new(Mutex::new(script));
-        let into = Arc::clone(&got);
-        let job = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (into, script) = (Arc::clone(&into), Arc::clone(&script));
-                let service = service_fn(move |request| {
-                    let reply = script.lock().unwrap().pop_front();
-                    take(
-                        Arc::clone(&into),
-                        reply.unwrap_or(Reply::Status(200)),
-                        request,
-                    )
-                });
-                let serving = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service);
-                tokio::spawn(async move {
-                    let _ = serving.await;
-                });
-            }
+        let (script, into) = (Mutex::new(script), Arc::clone(&got));
+        let server = Scripted::start(move |request| {
+            let reply = script.lock().unwrap().pop_front();
+            take(&into, reply.unwrap_or(Reply::Status(200)), request)
         });
-        Self { url, got, job }
+        let server = server.await;
+        Self {
+            url: format!("http://{}", server.address()),
+            _server: server,
+            got,
+        }
     }
 
     /// The configuration that tells this receiver of everything, with further lines.
@@ -148,21 +129,9 @@ impl Receiver {
     }
 }
 
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.job.abort();
-    }
-}
-
-async fn take(
-    into: Arc<watch::Sender<Vec<Webhook>>>,
-    reply: Reply,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (head, body) = request.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let text = String::from_utf8(body.to_vec()).unwrap();
-    let header = |name: &str| head.headers[name].to_str().unwrap().to_owned();
+fn take(into: &watch::Sender<Vec<Webhook>>, reply: Reply, request: &WireRequest) -> Vec<Act> {
+    let text = String::from_utf8(request.body.clone()).unwrap();
+    let header = |name: &str| request.header(name).unwrap().to_owned();
     let (id, at) = (header("webhook-id"), header("webhook-timestamp"));
     let signature = header("webhook-signature");
     let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, KEY);
@@ -173,35 +142,25 @@ async fn take(
     let was_taken = matches!(reply, Reply::Status(200..=299) | Reply::After(_));
     let json: Value = serde_json::from_str(&text).unwrap();
     let echo = serde_json::json!({"challenge": json["challenge"]}).to_string();
-    let subscription = head.headers.get("x-mcp-subscription-id");
     into.send_modify(|got| {
         got.push(Webhook {
             id,
-            path: head.uri.path().to_owned(),
+            path: request.path().to_owned(),
             json,
             text,
             was_taken,
-            subscription: subscription.map(|id| id.to_str().unwrap().to_owned()),
+            subscription: request.header("x-mcp-subscription-id").map(str::to_owned),
             signatures: signature.split(' ').count(),
         });
     });
-    let mut response = Response::new(Full::default());
     match reply {
-        Reply::Status(status) => {
-            *response.status_mut() = status.try_into().unwrap();
-            *response.body_mut() = Full::new(Bytes::from(echo));
-        }
-        Reply::After(told) => {
-            told.notified().await;
-            *response.body_mut() = Full::new(Bytes::from(echo));
-        }
-        Reply::Body(body) => *response.body_mut() = Full::new(Bytes::from(body)),
-        Reply::Redirect(to) => {
-            *response.status_mut() = 307.try_into().unwrap();
-            let headers = response.headers_mut();
-            headers.insert("location", to.parse().unwrap());
-        }
-        Reply::Hang => std::future::pending().await,
+        Reply::Status(status) => vec![Act::response(&format!("{status} Said"), echo)],
+        Reply::After(told) => vec![
+            Act::wait(async move { told.notified().await }),
+            Act::response("200 OK", echo),
+        ],
+        Reply::Body(body) => vec![Act::response("200 OK", body)],
+        Reply::Redirect(to) => vec![Act::response(&format!("307 Said\r\nlocation: {to}"), "")],
+        Reply::Hang => vec![Act::hang()],
     }
-    Ok(response)
 }

@@ -72,8 +72,8 @@ pub(super) async fn run(asked: Asked, report: &mut Report) {
     let limit = MemoryLimit::try_new(LIMIT);
     report.count("limited", u64::from(limit.is_some()));
     let server = Server::start(RESULT_BYTES).await;
-    let mut solo = Solo::start_within(CONFIG, Some(&server.url()), limit.as_ref()).await;
-    let elsewhere = Solo::start(CONFIG, Some(&server.url())).await;
+    let mut solo = Solo::start_within(CONFIG, Some(server.url()), limit.as_ref()).await;
+    let elsewhere = Solo::start(CONFIG, Some(server.url())).await;
     let neighbour = Neighbour::start(solo.replica.address(), elsewhere.replica.address());
     // The first calls of all wait until it is known what the server is.
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -3,28 +3,26 @@
 //! What slows a small call down during a flood is then raincheck and not the server.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::http::request::Parts;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use serde_json::json;
 use socket2::SockRef;
-use tokio::net::TcpListener;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::apart::Apart;
+use crate::hyper_server::{self, Body};
+use crate::scripted::Listening;
 
 #[derive(Debug)]
 pub(super) struct Server {
-    address: SocketAddr,
+    url: String,
     _serving: Apart,
 }
 
@@ -40,21 +38,22 @@ struct Results {
 impl Server {
     /// A server whose tool `large` says so many bytes.
     pub(super) async fn start(result_bytes: usize) -> Self {
-        let (bound, address) = oneshot::channel();
+        let (bound, url) = oneshot::channel();
         let serving = Apart::start(move || async move {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            let _ = bound.send(listener.local_addr());
-            accept(listener, Arc::new(Results::of(result_bytes))).await;
+            let results = Arc::new(Results::of(result_bytes));
+            let serving = move |stream| serve(stream, Arc::clone(&results));
+            let listening = Listening::start(serving).await;
+            let _ = bound.send(listening.url());
+            std::future::pending::<()>().await;
         });
-        let address = address.await.expect("a server").expect("its address");
         Self {
-            address,
+            url: url.await.expect("a server"),
             _serving: serving,
         }
     }
 
-    pub(super) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 }
 
@@ -101,31 +100,15 @@ impl Results {
 /// are copied at once, and small calls of either replica wait for this server for some 300 ms.
 const SEND_BUFFER: usize = 64 << 10;
 
-async fn accept(listener: TcpListener, results: Arc<Results>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
-        let results = Arc::clone(&results);
-        tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let results = Arc::clone(&results);
-                async move { Ok::<_, Infallible>(handle(&results, request).await) }
-            });
-            let connection = hyper::server::conn::http1::Builder::new();
-            let _ = connection
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
-    }
+async fn serve(stream: TcpStream, results: Arc<Results>) {
+    let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
+    hyper_server::serve(stream, true, move |request| {
+        handle(Arc::clone(&results), request)
+    })
+    .await;
 }
 
-async fn handle(
-    results: &Results,
-    request: Request<Incoming>,
-) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+async fn handle(results: Arc<Results>, request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body = body
         .collect()
@@ -137,10 +120,8 @@ async fn handle(
     let result = results.answering(&parts).clone();
     let pieces = [before, result, Bytes::from_static(b"}")];
     let pieces = pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
-    let mut response = Response::new(StreamBody::new(stream::iter(pieces)).boxed_unsync());
-    let kind = hyper::header::HeaderValue::from_static("application/json");
-    response.headers_mut().insert("content-type", kind);
-    response
+    let body = StreamBody::new(stream::iter(pieces)).boxed_unsync();
+    hyper_server::response(200, "application/json", body)
 }
 
 /// The id of a request, which is a number. Found by a search, because parsing 4 MiB takes long in a development build.

@@ -1,8 +1,6 @@
 //! More than anybody can want to hear. Each is a bar's own, on a stage of its own.
 
-use super::super::script::{
-    Act, chunk, chunked, event, events, head, json, last_chunk, stream, text,
-};
+use super::super::script::{Act, chunked, event, events, head, json, stream, text};
 use super::{COMPLETED, Fault, TOO_LARGE, fault};
 
 const MEBIBYTE: usize = 1 << 20;
@@ -25,18 +23,12 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("flood-of-json", TOO_LARGE, |_| {
             let head = head(200, "application/json", &[("transfer-encoding", "chunked")]);
             let mut acts = vec![text(&format!("{head}\r\n"))];
-            acts.push(Act::Times {
-                bytes: chunked(&vec![b' '; MEBIBYTE]),
-                times: FLOOD,
-            });
+            acts.push(Act::times(chunked(&vec![b' '; MEBIBYTE]), FLOOD));
             acts
         }),
         fault("line-of-300-mib", TOO_LARGE, |_| {
-            let line = Act::Times {
-                bytes: chunked(&vec![b'x'; MEBIBYTE]),
-                times: LINE,
-            };
-            vec![stream(), chunk("data: "), line, last_chunk()]
+            let line = Act::times(chunked(&vec![b'x'; MEBIBYTE]), LINE);
+            vec![stream(), Act::chunk("data: "), line, Act::last_chunk()]
         }),
         // How it ends depends on what is allowed.
         fault("result-of-64-mib", TOO_LARGE, |asked| {
@@ -64,9 +56,6 @@ fn large(answer: &str, token: &str, mebibytes: usize) -> String {
 
 fn flooded(one: &str, answer: &str) -> Vec<Act> {
     let bytes = chunked(one.repeat(MEBIBYTE / one.len() + 1).as_bytes());
-    let flood = Act::Times {
-        bytes,
-        times: FLOOD,
-    };
-    vec![stream(), flood, chunk(answer), last_chunk()]
+    let flood = Act::times(bytes, FLOOD);
+    vec![stream(), flood, Act::chunk(answer), Act::last_chunk()]
 }

@@ -1,6 +1,8 @@
 //! What is HTTP, and a refusal.
 
-use super::super::script::{Act, Asked, CANARY, json, page, reply};
+use std::time::Duration;
+
+use super::super::script::{Act, Asked, CANARY, chunked, head, json, page, reply, text};
 use super::{BUSY, COMPLETED, End, Fault, INVALID, NOT_RUN, failed, fault, want};
 
 const UNAUTHORIZED: super::Want = failed("upstream_unauthorized", "none");
@@ -116,20 +118,16 @@ fn statuses() -> Vec<Fault> {
             |_| vec![json(200, &[], &own_error("null"))],
         ),
         fault("error-page-without-end", UNKNOWN, |_| {
-            let head =
-                super::super::script::head(500, "text/html", &[("transfer-encoding", "chunked")]);
-            let bytes = super::super::script::chunked(CANARY.repeat(1000).as_bytes());
-            let every = std::time::Duration::ZERO;
+            let head = head(500, "text/html", &[("transfer-encoding", "chunked")]);
+            let bytes = chunked(CANARY.repeat(1000));
             vec![
-                super::super::script::text(&format!("{head}\r\n")),
-                Act::Endless { bytes, every },
+                text(&format!("{head}\r\n")),
+                Act::endless(bytes, Duration::ZERO),
             ]
         }),
         fault("accepted", INVALID, |_| vec![reply(202, "", &[], b"")]),
         fault("no-content", INVALID, |_| {
-            vec![super::super::script::text(
-                "HTTP/1.1 204 No Content\r\n\r\n",
-            )]
+            vec![text("HTTP/1.1 204 No Content\r\n\r\n")]
         }),
     ]
 }
@@ -159,16 +157,16 @@ fn sessions() -> Vec<Fault> {
             if asked.nth > 1 {
                 return asked.good();
             }
-            vec![Act::LoseSession, page(404, &[])]
+            asked.without_session(page(404, &[]))
         })
         .modern(NOT_RUN),
-        fault("session-lost-again", NOT_RUN.sent(2), |_| vec![Act::LoseSession, page(404, &[])]).only_legacy(),
+        fault("session-lost-again", NOT_RUN.sent(2), |asked| asked.without_session(page(404, &[]))).only_legacy(),
         fault("session-lost-in-a-dialect", COMPLETED.sent(2), |asked| {
             if asked.nth > 1 {
                 return asked.good();
             }
             let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
-            vec![Act::LoseSession, json(400, &[], error)]
+            asked.without_session(json(400, &[], error))
         })
         .only_legacy(),
         // Not the session: the call was taken, and answered so.

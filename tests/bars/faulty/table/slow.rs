@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::script::{Act, CANARY, chunk, chunked, event, head, stream, text};
+use super::super::script::{Act, CANARY, chunked, event, head, stream, text};
 use super::{DEADLINE, Fault, fault};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -11,26 +11,26 @@ const OFTEN: Duration = Duration::from_millis(5);
 #[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
     let all = vec![
-        fault("hang", DEADLINE, |_| vec![Act::Hang]),
+        fault("hang", DEADLINE, |_| vec![Act::hang()]),
         fault("hang-in-the-head", DEADLINE, |_| {
-            vec![text("HTTP/1.1 200 OK\r\n"), Act::Hang]
+            vec![text("HTTP/1.1 200 OK\r\n"), Act::hang()]
         }),
         fault("hang-in-json", DEADLINE, |asked| {
             let answer = asked.answer();
             let head = head(200, "application/json", &[("content-length", "999")]);
-            vec![text(&format!("{head}\r\n{answer}")), Act::Hang]
+            vec![text(&format!("{head}\r\n{answer}")), Act::hang()]
         }),
-        fault("hang-in-events", DEADLINE, |_| vec![stream(), Act::Hang]),
+        fault("hang-in-events", DEADLINE, |_| vec![stream(), Act::hang()]),
         fault("hang-in-an-event", DEADLINE, |asked| {
             vec![
                 stream(),
-                chunk(&format!("data: {}", asked.answer())),
-                Act::Hang,
+                Act::chunk(&format!("data: {}", asked.answer())),
+                Act::hang(),
             ]
         }),
         fault("hang-in-a-refusal", DEADLINE, |_| {
             let head = head(500, "text/html", &[("content-length", "999")]);
-            vec![text(&format!("{head}\r\n{CANARY}")), Act::Hang]
+            vec![text(&format!("{head}\r\n{CANARY}")), Act::hang()]
         }),
         fault("drip-of-json", DEADLINE, |_| {
             let head = head(200, "application/json", &[("content-length", "999")]);
@@ -47,37 +47,19 @@ pub(super) fn faults() -> Vec<Fault> {
             for step in 0..20 {
                 events.push_str(&event(&asked.progress(step)));
             }
-            vec![
-                stream(),
-                Act::Endless {
-                    bytes: chunked(events.as_bytes()),
-                    every: OFTEN,
-                },
-            ]
+            vec![stream(), Act::endless(chunked(events.as_bytes()), OFTEN)]
         }),
         fault("endless-comments", DEADLINE, |_| {
             let bytes = chunked(format!(": {CANARY}\n").repeat(100).as_bytes());
-            vec![
-                stream(),
-                Act::Endless {
-                    bytes,
-                    every: OFTEN,
-                },
-            ]
+            vec![stream(), Act::endless(bytes, OFTEN)]
         }),
         fault("endless-junk", DEADLINE, |_| {
             let bytes = chunked(event(CANARY).repeat(100).as_bytes());
-            vec![
-                stream(),
-                Act::Endless {
-                    bytes,
-                    every: OFTEN,
-                },
-            ]
+            vec![stream(), Act::endless(bytes, OFTEN)]
         }),
         fault("answer-too-late", DEADLINE, |asked| {
-            let mut acts = vec![stream(), Act::Pause(5 * SECOND)];
-            acts.push(chunk(&event(&asked.answer())));
+            let mut acts = vec![stream(), Act::pause(5 * SECOND)];
+            acts.push(Act::chunk(&event(&asked.answer())));
             acts
         }),
     ];
@@ -85,8 +67,5 @@ pub(super) fn faults() -> Vec<Fault> {
 }
 
 fn drip(bytes: &[u8]) -> Act {
-    Act::Endless {
-        bytes: bytes.to_vec(),
-        every: SECOND,
-    }
+    Act::endless(bytes.to_vec(), SECOND)
 }

@@ -1,6 +1,6 @@
 //! Streams of events that say something wrong, or end too early.
 
-use super::super::script::{Act, Asked, CANARY, chunk, cut, event, events, page, stream};
+use super::super::script::{Act, Asked, CANARY, cut, event, events, page, stream};
 use super::{COMPLETED, Fault, INVALID, RESET, TOO_DEEP, fault};
 
 pub(super) fn faults() -> Vec<Fault> {
@@ -32,8 +32,8 @@ fn wrong() -> Vec<Fault> {
         fault("no-utf-8-in-an-event", INVALID, |asked| {
             vec![
                 stream(),
-                Act::Send(b"8\r\ndata: \xff\n\r\n".to_vec()),
-                chunk(&event(&asked.answer())),
+                Act::chunk(b"data: \xff\n"),
+                Act::chunk(&event(&asked.answer())),
             ]
         }),
         fault("event-too-deep", TOO_DEEP, |asked| {
@@ -55,12 +55,15 @@ fn wrong() -> Vec<Fault> {
                 &format!("\"progressToken\":{}", asked.id),
                 "\"progressToken\":99999999",
             );
-            let mut acts = vec![stream(), chunk(&event(&progress.replace("step 1", CANARY)))];
+            let mut acts = vec![
+                stream(),
+                Act::chunk(&event(&progress.replace("step 1", CANARY))),
+            ];
             acts.extend([
-                Act::Pause(std::time::Duration::from_millis(300)),
-                chunk(&event(&asked.answer())),
+                Act::pause(std::time::Duration::from_millis(300)),
+                Act::chunk(&event(&asked.answer())),
             ]);
-            acts.push(super::super::script::last_chunk());
+            acts.push(Act::last_chunk());
             acts
         }),
         fault("an-answer-in-single-bytes", COMPLETED, |asked| {
@@ -68,9 +71,9 @@ fn wrong() -> Vec<Fault> {
             acts.extend(
                 event(&asked.answer())
                     .chars()
-                    .map(|c| chunk(&c.to_string())),
+                    .map(|c| Act::chunk(&c.to_string())),
             );
-            acts.push(super::super::script::last_chunk());
+            acts.push(Act::last_chunk());
             acts
         }),
     ]
@@ -117,11 +120,11 @@ fn requests() -> Vec<Fault> {
 fn asks(asked: &Asked, methods: &[&str]) -> Vec<Act> {
     let mut acts = vec![stream()];
     for (place, method) in methods.iter().enumerate() {
-        acts.push(chunk(&event(&asked.question(method))));
-        acts.push(Act::UntilAnswered(place + 1));
+        acts.push(Act::chunk(&event(&asked.question(method))));
+        acts.push(asked.until_answered(place + 1));
     }
-    acts.push(chunk(&event(&asked.answer())));
-    acts.push(super::super::script::last_chunk());
+    acts.push(Act::chunk(&event(&asked.answer())));
+    acts.push(Act::last_chunk());
     acts
 }
 

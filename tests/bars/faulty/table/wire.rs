@@ -1,8 +1,8 @@
 //! What is no HTTP, or stops being it.
 
-use super::super::script::{
-    Act, CANARY, chunk, chunked, cut, event, head, json, last_chunk, stream, text,
-};
+use std::time::Duration;
+
+use super::super::script::{Act, CANARY, chunked, cut, event, head, json, stream, text};
 use super::{
     COMPLETED, DEADLINE, Fault, INVALID, RESET, RESULT_BYTES_MAX, TOO_LARGE, failed, fault,
 };
@@ -30,7 +30,7 @@ pub(super) fn faults() -> Vec<Fault> {
             vec![text(CANARY), text("\r\n\r\n"), Act::Close]
         }),
         fault("another-protocol", INVALID, |_| {
-            vec![text("SSH-2.0-CANARY-5d1e\r\n"), Act::Hang]
+            vec![text("SSH-2.0-CANARY-5d1e\r\n"), Act::hang()]
         }),
         fault("status-that-is-none", INVALID, |_| {
             vec![text("HTTP/1.1 2000 OK\r\ncontent-length: 0\r\n\r\n")]
@@ -51,84 +51,76 @@ pub(super) fn faults() -> Vec<Fault> {
             vec![text(&format!("{head}\r\n{}", asked.answer())), Act::Reset]
         }),
         fault("chunks-truncated", INVALID, |asked| {
-            let begun = chunked(asked.answer().as_bytes());
-            vec![chunked_json(), Act::Send(begun), Act::Close]
+            vec![chunked_json(), Act::chunk(asked.answer()), Act::Close]
         }),
         fault("chunk-of-no-size", INVALID, |asked| {
             vec![
                 chunked_json(),
                 text(&format!("zz\r\n{}\r\n", asked.answer())),
-                Act::Hang,
+                Act::hang(),
             ]
         }),
         fault("chunk-of-too-much-size", INVALID, |asked| {
             vec![
                 chunked_json(),
                 text(&format!("{}\r\n{}", "f".repeat(40), asked.answer())),
-                Act::Hang,
+                Act::hang(),
             ]
         }),
         fault("chunk-of-no-size-in-events", RESET, |asked| {
             vec![
                 stream(),
-                chunk(&event(&asked.progress(1))),
+                Act::chunk(&event(&asked.progress(1))),
                 text("zz\r\n"),
-                Act::Hang,
+                Act::hang(),
             ]
         }),
         fault("length-and-chunks", INVALID, |asked| {
             let answer = asked.answer();
             let headers = [("content-length", "4"), ("transfer-encoding", "chunked")];
             let head = head(200, "application/json", &headers);
-            vec![
+            asked.spoiled(vec![
                 text(&format!("{head}\r\n")),
-                Act::Send(chunked(answer.as_bytes())),
-                last_chunk(),
-                Act::Spoil,
-            ]
+                Act::chunk(answer),
+                Act::last_chunk(),
+            ])
         }),
         fault("two-lengths", INVALID, |asked| {
             let answer = asked.answer();
             let length = answer.len().to_string();
             let headers = [("content-length", "4"), ("content-length", length.as_str())];
             let head = head(200, "application/json", &headers);
-            vec![text(&format!("{head}\r\n{answer}")), Act::Spoil]
+            asked.spoiled(vec![text(&format!("{head}\r\n{answer}"))])
         }),
         // The answer itself is complete, and the bytes after it belong to no request.
         fault("bytes-after-the-body", COMPLETED, |asked| {
             let stray =
                 format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"x":"{CANARY}"}}}}"#);
-            let Act::Send(mut bytes) = json(200, &[], &asked.answer()) else {
+            let (Act::Send(answer), Act::Send(more)) =
+                (json(200, &[], &asked.answer()), json(200, &[], &stray))
+            else {
                 return Vec::new();
             };
-            if let Act::Send(more) = json(200, &[], &stray) {
-                bytes.extend(more);
-            }
-            vec![Act::Send(bytes), Act::Spoil]
+            asked.spoiled(vec![Act::send([answer, more].concat())])
         }),
         fault("bytes-after-the-last-chunk", COMPLETED, |asked| {
-            let answer = String::from_utf8(chunked(event(&asked.answer()).as_bytes()));
-            let stray = format!(
-                "{}0\r\n\r\nHTTP/1.1 200 {CANARY}\r\n",
-                answer.unwrap_or_default()
-            );
-            vec![stream(), text(&stray), Act::Spoil]
+            let stray = format!("0\r\n\r\nHTTP/1.1 200 {CANARY}\r\n");
+            let answer = chunked(event(&asked.answer()));
+            let bytes = [&*answer, stray.as_bytes()].concat();
+            asked.spoiled(vec![stream(), Act::send(bytes)])
         }),
         fault("head-too-large", TOO_LARGE, |_| {
             let long = "y".repeat(80_000);
             vec![
                 text(&format!("HTTP/1.1 200 OK\r\nx-said: {CANARY}{long}")),
-                Act::Hang,
+                Act::hang(),
             ]
         }),
         fault("head-without-end", TOO_LARGE, |_| {
             let line = format!("x-said: {CANARY}\r\n").repeat(50);
             vec![
                 text("HTTP/1.1 200 OK\r\n"),
-                Act::Endless {
-                    bytes: line.into_bytes(),
-                    every: std::time::Duration::ZERO,
-                },
+                Act::endless(line, Duration::ZERO),
             ]
         }),
         fault("too-many-headers", TOO_LARGE, |asked| {
@@ -140,7 +132,7 @@ pub(super) fn faults() -> Vec<Fault> {
                 text(&format!(
                     "{head}{many}content-length: {length}\r\n\r\n{answer}"
                 )),
-                Act::Hang,
+                Act::hang(),
             ]
         }),
         fault("result-too-large", TOO_LARGE, |_| {
@@ -155,29 +147,23 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("result-without-end", TOO_LARGE, |_| {
             vec![
                 chunked_json(),
-                Act::Endless {
-                    bytes: chunked("x".repeat(64 << 10).as_bytes()),
-                    every: std::time::Duration::ZERO,
-                },
+                Act::endless(chunked("x".repeat(64 << 10).as_bytes()), Duration::ZERO),
             ]
         }),
         fault("event-too-large", TOO_LARGE, |_| {
             vec![
                 stream(),
-                chunk("data: "),
-                Act::Endless {
-                    bytes: chunked("x".repeat(64 << 10).as_bytes()),
-                    every: std::time::Duration::ZERO,
-                },
+                Act::chunk("data: "),
+                Act::endless(chunked("x".repeat(64 << 10).as_bytes()), Duration::ZERO),
             ]
         }),
         fault("event-of-too-many-lines", TOO_LARGE, |_| {
             vec![
                 stream(),
-                Act::Endless {
-                    bytes: chunked("data: x\n".repeat(8 << 10).as_bytes()),
-                    every: std::time::Duration::ZERO,
-                },
+                Act::endless(
+                    chunked("data: x\n".repeat(8 << 10).as_bytes()),
+                    Duration::ZERO,
+                ),
             ]
         }),
         fault("closed-after-the-answer", COMPLETED, |asked| {
@@ -204,15 +190,15 @@ pub(super) fn faults() -> Vec<Fault> {
                     text(
                         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
                     ),
-                    Act::Hang,
+                    Act::hang(),
                 ]
             },
         ),
         fault("continue-without-end", DEADLINE, |_| {
-            vec![Act::Endless {
-                bytes: b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(),
-                every: std::time::Duration::from_millis(10),
-            }]
+            vec![Act::endless(
+                "HTTP/1.1 100 Continue\r\n\r\n",
+                Duration::from_millis(10),
+            )]
         })
         .by("brief"),
     ]

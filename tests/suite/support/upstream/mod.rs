@@ -1,7 +1,6 @@
 //! A scripted MCP server without Tasks, of either era, and everything it saw.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,17 +8,16 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::http::{self, Body};
 use super::{PATIENCE, eventually, within};
+use crate::hyper_server;
+use crate::scripted::Listening;
 
 mod legacy;
 pub(crate) mod modern;
@@ -33,8 +31,9 @@ mod wayward;
 pub(crate) use legacy::Greeting;
 pub(crate) use tools::{FAITHFUL, long_text};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Era {
+    #[default]
     Legacy,
     Modern,
 }
@@ -83,7 +82,7 @@ impl Received {
 }
 
 /// Everything that the connections of one server share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Shared {
     era: Era,
     calls: watch::Sender<Calls>,
@@ -91,12 +90,11 @@ pub(crate) struct Shared {
     released: watch::Sender<BTreeSet<String>>,
     sessions: Mutex<BTreeMap<String, Arc<legacy::Session>>>,
     /// Notifications that belong to no call, by method.
-    news: broadcast::Sender<&'static str>,
+    news: News,
     listeners: watch::Sender<usize>,
     hangs: AtomicBool,
     challenges: AtomicBool,
     forbids: AtomicBool,
-    /// Web pages of every origin may read the answers.
     /// The HTTP status that calls end with, without a body. 0: their results.
     call_status: AtomicU16,
     keeps_events: AtomicBool,
@@ -122,6 +120,15 @@ pub(crate) struct Shared {
     ways: wayward::Ways,
 }
 
+#[derive(Debug)]
+struct News(broadcast::Sender<&'static str>);
+
+impl Default for News {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(64))
+    }
+}
+
 impl Shared {
     fn tally(&self, nonce: &str, change: impl FnOnce(&mut Tally)) {
         self.calls.send_modify(|calls| {
@@ -132,7 +139,7 @@ impl Shared {
     }
 
     fn listen(&self) -> broadcast::Receiver<&'static str> {
-        let news = self.news.subscribe();
+        let news = self.news.0.subscribe();
         self.listeners.send_modify(|count| *count += 1);
         news
     }
@@ -146,9 +153,8 @@ impl Shared {
 /// A running server; gone when dropped, and its connections with it.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    address: SocketAddr,
+    listening: Listening,
     shared: Arc<Shared>,
-    _stop: DropGuard,
 }
 
 impl Upstream {
@@ -161,43 +167,14 @@ impl Upstream {
         // The server before gives the port back as soon as its runtime comes to it.
         let bind = async || TcpListener::bind(address).await;
         let listener = eventually(PATIENCE, "a port for the server", bind).await;
-        let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             era,
-            calls: watch::Sender::default(),
-            received: watch::Sender::default(),
-            released: watch::Sender::default(),
-            sessions: Mutex::default(),
-            news: broadcast::Sender::new(64),
-            listeners: watch::Sender::default(),
-            hangs: AtomicBool::new(false),
-            challenges: AtomicBool::new(false),
-            forbids: AtomicBool::new(false),
-            call_status: AtomicU16::new(0),
-            keeps_events: AtomicBool::new(false),
-            numbers_events: AtomicBool::new(false),
-            tells_late: AtomicBool::new(false),
-            answers_json: AtomicBool::new(false),
-            takes_sessions: AtomicBool::new(false),
-            sessionless: AtomicBool::new(false),
-            refuses_politely: AtomicBool::new(false),
-            greeting: Mutex::default(),
-            refuses_answers: AtomicBool::new(false),
-            closes: AtomicBool::new(false),
-            extra_tools: Mutex::default(),
-            pages: AtomicBool::new(false),
-            has_events: AtomicBool::new(false),
-            own: Mutex::default(),
-            peak: AtomicU32::new(0),
-            ways: wayward::Ways::default(),
+            ..Shared::default()
         });
-        let stop = CancellationToken::new();
-        tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone()));
-        Self {
-            address,
-            shared,
-            _stop: stop.drop_guard(),
-        }
+        let serving = Arc::clone(&shared);
+        let serving = move |stream| serve(stream, Arc::clone(&serving));
+        let listening = Listening::until(CancellationToken::new(), listener, serving);
+        Self { listening, shared }
     }
 
     /// From now on the streams of a legacy server can be come back to.
@@ -285,11 +262,11 @@ impl Upstream {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        self.listening.url()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.listening.address
     }
 
     /// What became of the calls of this nonce so far.
@@ -398,7 +375,7 @@ impl Upstream {
 
     /// Sends a notification on every stream that is open for such.
     pub(crate) fn tell(&self, method: &'static str) {
-        let _ = self.shared.news.send(method);
+        let _ = self.shared.news.0.send(method);
     }
 
     /// From now on every call runs to its end, and is answered with this status and nothing else.
@@ -415,26 +392,13 @@ fn resumed(all: &[Received]) -> usize {
 pub(crate) const CHALLENGE: &str =
     r#"Bearer resource_metadata="http://127.0.0.1/.well-known/oauth-protected-resource""#;
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
-    while let Some(Ok((stream, _))) = stop.run_until_cancelled(listener.accept()).await {
-        let (shared, stop) = (Arc::clone(&shared), stop.clone());
-        tokio::spawn(async move {
-            stop.run_until_cancelled(serve(stream, shared)).await;
-        });
-    }
-}
-
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let _ = stream.set_nodelay(true);
-    let closes = shared.closes.load(Ordering::Relaxed);
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(wayward::handle(shared, request).await) }
-    });
+    let keeps_alive = !shared.closes.load(Ordering::Relaxed);
     // A client that leaves is a connection that fails; the tallies tell of it.
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().keep_alive(!closes);
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    hyper_server::serve(stream, keeps_alive, move |request| {
+        wayward::handle(Arc::clone(&shared), request)
+    })
+    .await;
 }
 
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {

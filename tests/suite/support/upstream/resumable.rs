@@ -122,5 +122,5 @@ fn read(log: &Log, number: usize, after: Option<usize>) -> Response<Body> {
             }
         }
     });
-    http::raw_events(events)
+    http::event_stream(http::received(events))
 }

@@ -2,19 +2,16 @@
 //! the metrics.
 
 use std::collections::BTreeSet;
-use std::process::Output;
 
 use futures_util::StreamExt as _;
 use hyper::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::process::Command;
 
 use crate::support::client::{Client, Request, Task};
 use crate::support::issuer::Issuer;
+use crate::support::operator::{OperatorEvents, raincheck};
 use crate::support::session::{NEWEST, Session, initialize};
-use crate::support::{Config, Era, PATIENCE, Proxy, Rig, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Proxy, Rig, encoded, in_both_eras, within};
 
 in_both_eras!(
     nothing_that_others_say_acts_on_what_shows_it,
@@ -40,25 +37,6 @@ fn assert_shown(place: &str, text: &str) {
     );
 }
 
-/// The value of a header that says this name (Value Encoding).
-fn encoded(name: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::from("=?base64?");
-    for three in name.as_bytes().chunks(3) {
-        let at = |place: usize| u32::from(three.get(place).copied().unwrap_or_default());
-        let word = at(0) << 16 | at(1) << 8 | at(2);
-        for place in 0..4 {
-            let digit = usize::try_from(word >> (18 - 6 * place) & 63).unwrap();
-            out.push(if place > three.len() {
-                '='
-            } else {
-                char::from(DIGITS[digit])
-            });
-        }
-    }
-    out + "?="
-}
-
 /// A call by a client that names itself so, too.
 fn calling(client: &Client, tool: &str, arguments: Value) -> Request {
     let call = client
@@ -71,13 +49,6 @@ fn calling(client: &Client, tool: &str, arguments: Value) -> Request {
         let info = json!({"name": HOSTILE, "version": HOSTILE, "title": HOSTILE});
         meta["io.modelcontextprotocol/clientInfo"] = info;
     })
-}
-
-async fn raincheck(proxy: &Proxy, arguments: &[&str]) -> Output {
-    let address = proxy.operators().await.to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
-    command.args(arguments).args(["--admin", &address]);
-    command.env_clear().output().await.unwrap()
 }
 
 /// Reads all that operators read of this proxy and these tasks.
@@ -114,7 +85,7 @@ async fn nothing_that_others_say_acts_on_what_shows_it(era: Era) {
         let rig = Rig::start(era, config.section("telemetry", &lines)).await;
         let fetched = "the keys of an issuer were fetched";
         rig.proxy.until_said(fetched, 1).await;
-        let mut events = events(&rig.proxy).await;
+        let mut events = OperatorEvents::of(&rig.proxy).await;
 
         let token = issuer.token_with("alice", json!({"email": HOSTILE}), json!({}));
         let client = rig.client().named(token);
@@ -160,25 +131,10 @@ async fn nothing_that_others_say_acts_on_what_shows_it(era: Era) {
         assert_eq!(answered.status, 200, "{}", answered.body);
         client.until(&asked, "failed").await;
         assert_nothing_acts(&rig.proxy, &tasks).await;
-        let mut seen = String::new();
-        while seen.matches("event: ended").count() < 3 {
-            let mut piece = [0; 4096];
-            let reading = events.read(&mut piece);
-            let length = within(PATIENCE, "an event", reading).await.unwrap();
-            assert!(length > 0, "{seen}");
-            seen.push_str(str::from_utf8(&piece[..length]).unwrap());
-        }
-        let (_, body) = seen.split_once("\r\n\r\n").unwrap();
+        events.until_times(3, "event: ended").await;
+        let (_, body) = events.seen.split_once("\r\n\r\n").unwrap();
         assert_shown("the events", &body.replace("\r\n", "\n"));
     }
-}
-
-async fn events(proxy: &Proxy) -> TcpStream {
-    let address = proxy.operators().await;
-    let mut events = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    events.write_all(request.as_bytes()).await.unwrap();
-    events
 }
 
 /// The attack of a client that calls 260 tools that do not exist: afterwards the real tools were `other` until a restart.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::client::Request;
-use crate::support::{Client, Config, Era, Rig, in_both_eras};
+use crate::support::{Client, Config, Era, Rig, encoded, in_both_eras};
 
 in_both_eras!(
     headers_that_differ_from_the_body_are_refused,
@@ -14,10 +14,6 @@ in_both_eras!(
 );
 
 const MISMATCH: (u16, i64) = (400, -32020);
-
-fn base64(text: &str) -> String {
-    format!("=?base64?{}?=", crate::support::base64(text.as_bytes()))
-}
 
 async fn headers_that_differ_from_the_body_are_refused(era: Era) {
     for config in [Config::always(), Config::never()] {
@@ -43,7 +39,7 @@ async fn headers_that_differ_from_the_body_are_refused(era: Era) {
             ),
             (
                 "another name in base64",
-                call().header("mcp-name", &base64("slow")),
+                call().header("mcp-name", &encoded("slow")),
             ),
             (
                 "another version",
@@ -76,13 +72,13 @@ async fn headers_that_say_the_same_in_other_words_are_accepted(era: Era) {
         .await
         .into_task();
     call()
-        .header("mcp-name", &base64("echo"))
+        .header("mcp-name", &encoded("echo"))
         .send()
         .await
         .into_task();
     let umlaut = client
         .calling("écho", json!({}))
-        .header("mcp-name", &base64("écho"));
+        .header("mcp-name", &encoded("écho"));
     umlaut.send().await.into_task();
 }
 
@@ -92,7 +88,7 @@ async fn tasks_may_be_asked_for_without_their_name(era: Era) {
     let task = client.call("held", json!({})).await.into_task();
     let get = client.asking("tasks/get", &task);
     get.clone().without("mcp-name").send().await.into_result();
-    get.header("mcp-name", &base64(&task.id))
+    get.header("mcp-name", &encoded(&task.id))
         .send()
         .await
         .into_result();

@@ -2,15 +2,11 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::process::Command;
 
 use crate::operators_log::sample;
+use crate::support::operator::{OperatorEvents, raincheck};
 use crate::support::pair::{Pair, SEAL_KEY};
-use crate::support::{
-    Client, Config, Era, PATIENCE, Proxy, Rig, TempDir, Upstream, in_both_eras, within,
-};
+use crate::support::{Client, Config, Era, Proxy, Rig, TempDir, Upstream, in_both_eras};
 
 in_both_eras!(
     a_task_names_its_caller_to_operators,
@@ -60,12 +56,7 @@ async fn a_task_names_its_caller_to_operators(era: Era) {
     let hash = found["tasks"][0]["caller"].as_str().unwrap();
     let by_hash = operators.page(&format!("/tasks?caller={hash}")).await;
     assert_eq!(by_hash.json()["total"], 1);
-    let output = Command::new(env!("CARGO_BIN_EXE_raincheck"))
-        .args(["tasks", "list", "--caller", "alice", "--admin"])
-        .arg(rig.proxy.operators().await.to_string())
-        .output()
-        .await
-        .unwrap();
+    let output = raincheck(&rig.proxy, &["tasks", "list", "--caller", "alice"]).await;
     let list = String::from_utf8_lossy(&output.stdout);
     assert!(list.contains("  alice") && !list.contains("bob"), "{list}");
 }
@@ -93,28 +84,15 @@ async fn the_seconds_of_a_task_count_from_the_beginning_of_its_call(era: Era) {
 async fn progress_and_the_caller_are_in_the_events(era: Era) {
     let (_tokens, config) = known(&["alice"], with_operators(Config::always()));
     let rig = Rig::start(era, config).await;
-    let address = rig.proxy.operators().await;
-    let mut events = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    events.write_all(request.as_bytes()).await.unwrap();
-    let mut seen = String::new();
-    let mut until = async |text: &str| {
-        let mut buffer = [0; 4096];
-        while !seen.contains(text) {
-            let read = within(PATIENCE, text, events.read(&mut buffer)).await;
-            let read = read.unwrap();
-            assert!(read > 0, "it ended before {text}: {seen}");
-            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        }
-    };
-    until(":\n\n").await;
+    let mut events = OperatorEvents::of(&rig.proxy).await;
+    events.until(":\n\n").await;
     let client = rig.client().named("Bearer alice");
     let told = client
         .call("steps", json!({"n": 3, "nonce": "n"}))
         .await
         .into_task();
-    until("event: progress\n").await;
-    until("\"label\":\"alice\"").await;
+    events.until("event: progress\n").await;
+    events.until("\"label\":\"alice\"").await;
     rig.upstream.release("n");
     client.until(&told, "completed").await;
 }

@@ -1,17 +1,14 @@
 //! What operators do with tasks, over the admin listener and on the command line: list, show, cancel, answer.
 
-use std::process::Output;
-
 use hyper::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use super::related::related;
 use crate::support::client::{Answer, Task};
+use crate::support::operator::{OperatorEvents, raincheck};
 use crate::support::pair::Pair;
-use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, in_both_eras, within};
+use crate::support::{Client, Config, Era, Proxy, Rig, in_both_eras};
 
 in_both_eras!(
     tasks_are_listed_shown_and_cancelled,
@@ -203,13 +200,9 @@ async fn tasks_that_name_each_other_are_shown_and_cancelled_together(era: Era) {
 
 async fn events_are_told_as_they_happen(era: Era) {
     let rig = Rig::start(era, with_operators(Config::always(), "")).await;
-    let address = rig.proxy.operators().await;
-    let mut events = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    events.write_all(request.as_bytes()).await.unwrap();
-    let mut seen = String::new();
-    read_until(&mut events, &mut seen, ":\n\n").await;
-    assert!(seen.contains("text/event-stream"), "{seen}");
+    let mut events = OperatorEvents::of(&rig.proxy).await;
+    events.until(":\n\n").await;
+    assert!(events.seen.contains("text/event-stream"));
 
     let client = rig.client();
     let task = asked(&client).await;
@@ -221,8 +214,9 @@ async fn events_are_told_as_they_happen(era: Era) {
         .cloned();
     let answer = json!({"action": "accept", "content": {"name": SECRET}});
     client.update(&task, json!({ key.unwrap(): answer })).await;
-    read_until(&mut events, &mut seen, "event: ended").await;
-    read_until(&mut events, &mut seen, r#""outcome":"completed""#).await;
+    events.until("event: ended").await;
+    events.until(r#""outcome":"completed""#).await;
+    let seen = events.seen;
     let order = ["created", "dispatched", "asked", "answered", "ended"];
     let places = order.map(|word| seen.find(&format!("event: {word}\n")));
     assert!(places.iter().all(Option::is_some), "{seen}");
@@ -232,26 +226,6 @@ async fn events_are_told_as_they_happen(era: Era) {
         "{seen}"
     );
     assert!(!seen.contains(SECRET), "{seen}");
-}
-
-/// Reads until the text is there.
-async fn read_until(stream: &mut TcpStream, seen: &mut String, text: &str) {
-    let mut buffer = [0; 4096];
-    while !seen.contains(text) {
-        let read = within(PATIENCE, text, stream.read(&mut buffer))
-            .await
-            .unwrap();
-        assert!(read > 0, "it ended before {text}: {seen}");
-        seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
-    }
-}
-
-/// Runs a command of raincheck that asks this proxy.
-async fn raincheck(proxy: &Proxy, arguments: &[&str]) -> Output {
-    let address = proxy.operators().await.to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
-    command.args(arguments).args(["--admin", &address]);
-    command.env_clear().output().await.unwrap()
 }
 
 async fn told(proxy: &Proxy, arguments: &[&str]) -> String {

@@ -13,7 +13,9 @@ use crate::support::client::{Client, Request, Task};
 use crate::support::pair::{Pair, SEAL_KEY, record_key};
 use crate::support::session::{NEWEST, Session, accept, initialize};
 use crate::support::shape::assert_state;
-use crate::support::{Config, Era, PATIENCE, Proxy, Rig, Upstream, eventually, in_both_eras};
+use crate::support::{
+    Config, Era, PATIENCE, Proxy, Rig, Upstream, base64, eventually, in_both_eras,
+};
 
 in_both_eras!(
     nothing_that_was_said_is_in_a_file,
@@ -53,15 +55,8 @@ fn readable(bytes: &[u8]) -> BTreeSet<&'static str> {
 
 /// What base64 makes of the word behind so many bytes, without what depends on its neighbours.
 fn base64_from(before: usize) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let text = [&vec![0; before][..], WORD.as_bytes()].concat();
-    let whole: String = text
-        .chunks_exact(3)
-        .flat_map(|three| {
-            let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-            [18, 12, 6, 0].map(|shift| char::from(DIGITS[(bits >> shift) as usize & 63]))
-        })
-        .collect();
+    let whole = base64(&text[..text.len() / 3 * 3]);
     whole[if before == 0 { 0 } else { 4 }..].to_owned()
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod collector;
 pub(crate) mod http;
 pub(crate) mod issuer;
+pub(crate) mod operator;
 pub(crate) mod pair;
 pub(crate) mod proxy;
 pub(crate) mod receiver;
@@ -47,6 +48,11 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
         }
     }
     out
+}
+
+/// The value of a header that says this text (Value Encoding).
+pub(crate) fn encoded(text: &str) -> String {
+    format!("=?base64?{}?=", base64(text.as_bytes()))
 }
 
 /// A server with the proxy in front of it.

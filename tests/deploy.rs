@@ -20,6 +20,9 @@ mod chart;
 mod crafted;
 #[path = "deploy/debian.rs"]
 mod debian;
+#[path = "support/directory.rs"]
+#[expect(dead_code, reason = "a redis-server has one")]
+mod directory;
 #[path = "support/eventually.rs"]
 #[expect(dead_code, reason = "no test of this binary has a runtime")]
 mod eventually;

@@ -21,6 +21,9 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+#[path = "support/directory.rs"]
+#[expect(dead_code, reason = "a redis-server has one")]
+mod directory;
 #[path = "support/eventually.rs"]
 #[expect(dead_code, reason = "only a starting redis-server is waited for")]
 mod eventually;

@@ -9,7 +9,6 @@ mod authority;
 #[path = "store/commits.rs"]
 mod commits;
 #[path = "support/directory.rs"]
-#[expect(dead_code, reason = "the store writes the files")]
 mod directory;
 #[path = "store/embedded_files.rs"]
 mod embedded_files;

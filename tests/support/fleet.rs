@@ -1,12 +1,12 @@
 //! Several Redis servers that belong together, on loopback: a cluster, or a primary with a replica
 //! and Sentinels. Gone when the test ends.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use redis::{Cmd, Connection, FromRedisValue};
 
+use crate::directory::TempDir;
 use crate::eventually::eventually_blocking;
 use crate::ports::ReservedPort;
 use crate::redis_server::RedisServer;
@@ -170,25 +170,21 @@ impl Sentinels {
 struct Sentinel {
     child: Child,
     port: ReservedPort,
-    directory: PathBuf,
+    _directory: TempDir,
 }
 
 impl Sentinel {
     fn start(port: ReservedPort, primary: &str) -> Self {
-        let random = uuid::Uuid::new_v4().simple().to_string();
-        let directory = std::env::temp_dir().join(format!("rcw-{}", &random[..12]));
-        std::fs::create_dir(&directory).unwrap();
-        // The Sentinel writes its own state into this file.
-        let file = directory.join("sentinel.conf");
+        let directory = TempDir::new();
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
              sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
-            directory.display(),
+            directory.path().display(),
             port = port.number(),
         );
-        std::fs::write(&file, text).unwrap();
         let child = Command::new("redis-server")
-            .arg(&file)
+            // The Sentinel writes its own state into this file.
+            .arg(directory.file("sentinel.conf", &text))
             .arg("--sentinel")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -198,7 +194,7 @@ impl Sentinel {
         Self {
             child,
             port,
-            directory,
+            _directory: directory,
         }
     }
 
@@ -212,7 +208,6 @@ impl Drop for Sentinel {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::directory::TempDir;
 use crate::eventually::eventually_blocking;
 
 /// A running server. The test fails if `redis-server` is not installed, because skipping it would look like
@@ -15,7 +16,7 @@ use crate::eventually::eventually_blocking;
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     child: Child,
-    directory: PathBuf,
+    directory: TempDir,
     arguments: Vec<String>,
 }
 
@@ -25,12 +26,9 @@ impl RedisServer {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        let random = uuid::Uuid::new_v4().simple().to_string();
-        // Short: a socket's path has room for about a hundred bytes.
-        let directory = std::env::temp_dir().join(format!("rc-{}", &random[..12]));
-        std::fs::create_dir(&directory).unwrap();
+        let directory = TempDir::new();
         let arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
-        let child = spawn(&directory, &arguments);
+        let child = spawn(directory.path(), &arguments);
         let server = Self {
             child,
             directory,
@@ -45,7 +43,7 @@ impl RedisServer {
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.join("s")
+        self.directory.path().join("s")
     }
 
     /// SIGKILL: what it does not keep on disk is lost.
@@ -57,7 +55,7 @@ impl RedisServer {
     /// Starts a new server on the same socket, with what the old server kept on disk.
     pub(crate) fn restart(&mut self) {
         let _ = std::fs::remove_file(self.socket());
-        self.child = spawn(&self.directory, &self.arguments);
+        self.child = spawn(self.directory.path(), &self.arguments);
         self.wait();
     }
 
@@ -86,7 +84,6 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::directory::TempDir;
 
 mod edited;
 mod launched;
@@ -47,18 +48,17 @@ const SETTINGS: &str = r#"{
 struct Settings {
     folder: PathBuf,
     file: PathBuf,
+    _directory: TempDir,
 }
 
 impl Settings {
     fn new(text: &str) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let place = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("raincheck-wrap-{}-{place}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).unwrap();
-        let file = folder.join("mcp.json");
-        fs::write(&file, text).unwrap();
-        Self { folder, file }
+        let directory = TempDir::new();
+        Self {
+            folder: directory.path().to_owned(),
+            file: directory.file("mcp.json", text),
+            _directory: directory,
+        }
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -114,12 +114,6 @@ impl Settings {
                 .join(format!("mcp.json.raincheck-backup{suffix}")),
         )
         .unwrap()
-    }
-}
-
-impl Drop for Settings {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What makes raincheck ask a program for its era again, which costs a process.
 
 use super::*;
+use crate::directory::TempDir;
 
 /// Modern in its first process, and then nothing that knows a method. Lists its starts.
 const SERVER: &str = r#"import json, sys
@@ -22,8 +23,8 @@ for line in sys.stdin:
 
 #[tokio::test]
 async fn a_program_is_not_doubted_for_a_tool_that_it_has_not_and_needs_a_handshake_to_be_legacy() {
-    let name = format!("raincheck-doubts-{}", std::process::id());
-    let file = std::env::temp_dir().join(name);
+    let folder = TempDir::new();
+    let file = folder.path().join("starts");
     let starts = || std::fs::read_to_string(&file).unwrap().lines().count();
     let mut program = program("modern");
     let path = file.to_str().unwrap().to_owned();
@@ -39,5 +40,4 @@ async fn a_program_is_not_doubted_for_a_tool_that_it_has_not_and_needs_a_handsha
     upstream.doubt_era(None).await;
     assert_eq!(starts(), 3, "asked what it is, and whether it is legacy");
     assert_eq!(upstream.known_era(), Some(Era::Modern));
-    std::fs::remove_file(&file).unwrap();
 }

@@ -1,6 +1,7 @@
 //! Every way in which a program can go wrong, and the word for it.
 
 use super::*;
+use crate::directory::TempDir;
 
 #[tokio::test]
 async fn every_fault_has_its_word_and_the_next_call_its_child() {
@@ -183,8 +184,8 @@ async fn a_program_that_cannot_be_run_is_said_to_be_so() {
 /// Nobody has to call for it: who routes by readiness sends no call.
 #[tokio::test]
 async fn a_program_that_could_not_be_run_is_tried_again() {
-    let name = format!("raincheck-dies-{}", std::process::id());
-    let file = std::env::temp_dir().join(name);
+    let folder = TempDir::new();
+    let file = folder.path().join("lives");
     let mut settings = of("dies");
     let arguments = &mut settings.command.as_mut().unwrap().arguments;
     arguments.push(file.to_str().unwrap().to_owned());
@@ -192,7 +193,6 @@ async fn a_program_that_could_not_be_run_is_tried_again() {
     cannot_be_run(&upstream, || call("echo")).await;
     std::fs::write(&file, "").unwrap();
     let waited = try_eventually(TRIES, async || !upstream.cannot_run()).await;
-    std::fs::remove_file(&file).unwrap();
     waited.unwrap();
 }
 

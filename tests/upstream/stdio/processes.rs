@@ -7,6 +7,7 @@ use std::sync::Arc;
 use raincheck::upstream::line::session::ClientRequest;
 
 use super::*;
+use crate::directory::TempDir;
 use crate::process::until_gone;
 
 async fn gone(pid: u32) {
@@ -185,8 +186,8 @@ async fn a_session_that_is_in_use_makes_no_room() {
 /// Nobody would look for it where a server is said to be unreachable.
 #[tokio::test]
 async fn the_limit_that_was_reached_is_named() {
-    let name = format!("raincheck-limit-{}", std::process::id());
-    let file = std::env::temp_dir().join(name);
+    let folder = TempDir::new();
+    let file = folder.path().join("log");
     let log = Arc::new(std::fs::File::create(&file).unwrap());
     let logged = tracing_subscriber::fmt().with_writer(log).finish();
     let _logging = tracing::subscriber::set_default(logged);
@@ -203,7 +204,6 @@ async fn the_limit_that_was_reached_is_named() {
         .await
         .unwrap_err();
     let log = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     assert!(log.contains("children_max"), "{log}");
 }
 
@@ -217,7 +217,8 @@ async fn an_unused_child_is_ended_after_five_minutes() {
 
 #[tokio::test]
 async fn a_parent_that_has_ended_is_noticed_before_anything_runs() {
-    let mark = std::env::temp_dir().join(format!("raincheck-child-{}", std::process::id()));
+    let folder = TempDir::new();
+    let mark = folder.path().join("mark");
     let mut parent = Command::new("true").spawn().unwrap();
     parent.wait().unwrap();
     let status = Command::new(env!("CARGO_BIN_EXE_raincheck"))

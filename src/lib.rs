@@ -49,4 +49,5 @@ pub mod telemetry;
 pub mod tls;
 pub mod tunnel;
 pub mod turns;
+pub mod unfold;
 pub mod upstream;

@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::outbound::keepalive::comments;
 use super::outbound::passed_heartbeat::PassedHeartbeat;
 use super::passed_body::PassedBody;
+use crate::mcp::sse;
 use crate::runner::responder::DeliveryGuard;
 
 /// The body of a response to a client.
@@ -59,6 +60,16 @@ impl Body {
             heartbeat: None,
             _answer: answer,
         }
+    }
+
+    /// Server-sent events, with comments while there is no event.
+    pub(super) fn events(mut events: BoxStream<'static, Bytes>) -> Self {
+        let mut comments = comments();
+        let both = stream::poll_fn(move |context| match events.poll_next_unpin(context) {
+            Poll::Pending => comments.poll_tick(context).map(|_| Some(sse::COMMENT)),
+            event @ Poll::Ready(_) => event,
+        });
+        Self::Events(both.boxed())
     }
 
     /// Returns `true` if raincheck ended a stream of the server's with an answer of its own.
@@ -131,8 +142,8 @@ impl HttpBody for Body {
                 }
                 Poll::Ready(next.or(probe).map(|bytes| Ok(Frame::data(bytes))))
             }
-            Self::Events(events) => Pin::new(events)
-                .poll_next(context)
+            Self::Events(events) => events
+                .poll_next_unpin(context)
                 .map(|event| event.map(|e| Ok(Frame::data(e)))),
             Self::Passed { begun, .. } if begun.is_some() => {
                 Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))

@@ -5,12 +5,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
-use tokio::time::Interval;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::body::Body;
@@ -18,7 +16,6 @@ use super::events::list::{delivery, ours_alone, with_ours};
 use super::inbound::requester::Requester;
 use super::inbound::route::modern::Listed;
 use super::modern_call::{self, ModernCall};
-use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
@@ -29,6 +26,7 @@ use crate::mcp::json::{Object, raw, set};
 use crate::mcp::request::Request;
 use crate::mcp::{result, sse};
 use crate::runner::responder::{CallAnswer, Reply};
+use crate::unfold::Unfold;
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, RawMessage, Relayed};
 
@@ -164,14 +162,9 @@ impl AnswerEdit {
                 edit: self,
                 head: head.headers.clone(),
                 answering,
-                beat: comments(),
                 _answer: token,
             };
-            let events = stream::unfold(stream, |mut stream| async {
-                let event = stream.next().await?;
-                Some((event, stream))
-            });
-            return Response::from_parts(head, Body::Events(events.boxed()));
+            return Response::from_parts(head, Body::events(stream.into_stream()));
         }
         match answering.next().await {
             Ok(Some(said)) => {
@@ -194,25 +187,21 @@ struct EditedStream {
     edit: AnswerEdit,
     head: HeaderMap,
     answering: Box<Answering>,
-    beat: Interval,
     /// A drain waits for the answer.
     _answer: TaskTrackerToken,
 }
 
-impl EditedStream {
+impl Unfold for EditedStream {
+    type Item = Bytes;
+
     /// `None` at the end. A stream that broke ends, as it would without raincheck.
     async fn next(&mut self) -> Option<Bytes> {
-        // Reading a stream is cancel safe, so a comment in between loses no part of an event.
-        let said = tokio::select! {
-            said = self.answering.next() => said.ok()??,
-            _ = self.beat.tick() => return Some(sse::COMMENT),
-        };
         let RawMessage {
             text,
             event_id,
             is_named,
             other,
-        } = said;
+        } = self.answering.next().await.ok()??;
         // An event of another name is no message: read as one, it makes an official client fail the call.
         if let Some(mut other) = other {
             other.id = event_id;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream};
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::stream::BoxStream;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,6 +17,7 @@ use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
+use crate::unfold::Unfold;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
@@ -70,7 +71,7 @@ pub(super) fn listen(
     era: Option<Era>,
     request: ListenRequest,
 ) -> Listening {
-    let subscription = HttpSubscription {
+    HttpSubscription {
         origin,
         sessions,
         era,
@@ -80,12 +81,8 @@ pub(super) fn listen(
         over: false,
         is_silent: false,
         wanted: WantedChanges::default(),
-    };
-    stream::unfold(subscription, |mut subscription| async {
-        let event = subscription.next().await?;
-        Some((event, subscription))
-    })
-    .boxed()
+    }
+    .into_stream()
 }
 
 struct HttpSubscription {
@@ -224,7 +221,9 @@ impl SessionStream {
     }
 }
 
-impl HttpSubscription {
+impl Unfold for HttpSubscription {
+    type Item = ListenEvent;
+
     async fn next(&mut self) -> Option<ListenEvent> {
         if let Some(event) = self.said.pop_front() {
             return Some(event);
@@ -282,7 +281,9 @@ impl HttpSubscription {
             }
         }
     }
+}
 
+impl HttpSubscription {
     /// The server has no stream, and a new session would have none either.
     fn be_silent(&mut self) {
         tracing::info!("the server has no stream for changes: clients do not hear of any");

@@ -38,7 +38,6 @@ mod single_flight;
 mod sse;
 pub mod stdio;
 mod translate;
-mod unfold;
 mod wanted;
 pub mod wrapped;
 

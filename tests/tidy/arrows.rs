@@ -55,6 +55,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("shares", &["account", "lock", "prehashed", "task"]),
     ("socket", &["platform"]),
     ("turns", &["resizable", "shares", "task"]),
+    ("unfold", &[]),
     ("tunnel", &[]),
     ("http_address", &["lock", "public_address", "tls", "tunnel"]),
     (
@@ -123,6 +124,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "telemetry",
             "tls",
             "tunnel",
+            "unfold",
         ],
     ),
     (
@@ -165,6 +167,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "telemetry",
             "tls",
             "turns",
+            "unfold",
             "upstream",
         ],
     ),
@@ -222,5 +225,6 @@ pub(crate) const MODULES: &[&str] = &[
     "tls",
     "tunnel",
     "turns",
+    "unfold",
     "upstream",
 ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use futures_util::stream::BoxStream;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
@@ -18,6 +18,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::with_finite;
 use crate::mcp::sse;
+use crate::unfold::Unfold;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
@@ -86,16 +87,16 @@ impl ServerAnswer {
 
     /// Returns the server's messages, and an error under the client's own id where the server never answers.
     pub(in crate::downstream) fn items(self) -> BoxStream<'static, StreamItem> {
-        stream::unfold(self, |mut answer| async {
-            let item = answer.next().await?;
-            Some((item, answer))
-        })
-        .boxed()
+        self.into_stream()
     }
+}
+
+impl Unfold for ServerAnswer {
+    type Item = StreamItem;
 
     async fn next(&mut self) -> Option<StreamItem> {
         loop {
-            // `Answered` stays where a step gives the last item. `unfold` keeps this future, so no step is cut short.
+            // `Answered` stays where a step gives the last item. The stream keeps this future, so no step is cut short.
             match std::mem::replace(&mut self.state, ReadState::Answered) {
                 ReadState::Answered => return None,
                 ReadState::Reading(answering) => {
@@ -128,7 +129,9 @@ impl ServerAnswer {
             }
         }
     }
+}
 
+impl ServerAnswer {
     /// `None`: the item is nothing for the client, and reading goes on.
     async fn read(&mut self, mut answering: Box<Answering>) -> Option<StreamItem> {
         let is_stream = answering.is_stream();

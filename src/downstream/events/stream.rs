@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 use tokio::time::{Instant, Interval, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
@@ -28,6 +27,7 @@ use crate::mcp::{envelope, meta, sse};
 use crate::task::events::position::EventPosition;
 use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
+use crate::unfold::Unfold;
 
 /// The shortest pause between two looks of a stream, and what is added at random, so that streams do not look in step.
 const LOOK: Duration = Duration::from_millis(1_600);
@@ -44,7 +44,7 @@ pub(super) async fn answer(id: &str, looker: EventLooker, asked: EventRequest) -
         return Rpc::error(id, &too_many_streams()).into_response();
     };
     match EventStream::open(id, looker, permit, asked).await {
-        Ok(stream) => response::event_stream(Body::Events(stream.into_stream().boxed())),
+        Ok(stream) => response::event_stream(Body::Events(stream.into_stream())),
         Err(LookError::NoTurn) => Rpc::error(id, &too_many_looks()).into_response(),
         Err(LookError::Store(error)) => {
             tracing::warn!(name: OF_OUTAGE, %error, "events/stream: the store does not answer");
@@ -120,13 +120,10 @@ impl EventStream {
             _permit: permit,
         })
     }
+}
 
-    fn into_stream(self) -> impl stream::Stream<Item = Bytes> + Send {
-        stream::unfold(self, |mut stream| async {
-            let bytes = stream.next().await?;
-            Some((bytes, stream))
-        })
-    }
+impl Unfold for EventStream {
+    type Item = Bytes;
 
     /// The next bytes for the client's socket; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
@@ -158,7 +155,9 @@ impl EventStream {
             }
         }
     }
+}
 
+impl EventStream {
     async fn wake(&mut self) -> StreamWoke {
         let (looker, next_look) = (&self.looker, &mut self.next_look);
         // Each of these is seldom ready, so that none keeps the ones below it waiting.

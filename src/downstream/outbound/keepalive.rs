@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
 use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::sse;
 
 /// The pause between comments on a quiet stream.
 pub(in crate::downstream) const COMMENT_PAUSE: Duration = Duration::from_secs(15);
@@ -100,6 +102,17 @@ impl Keepalive {
 pub(in crate::downstream) async fn due(heartbeat: Option<&Keepalive>) {
     match heartbeat {
         Some(heartbeat) => heartbeat.due().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the event with that notification when it is due. Cancel safe.
+pub(in crate::downstream) async fn next(heartbeat: &mut Option<Keepalive>) -> Bytes {
+    match heartbeat {
+        Some(heartbeat) => {
+            heartbeat.due().await;
+            sse::event(&heartbeat.beat())
+        }
         None => std::future::pending().await,
     }
 }

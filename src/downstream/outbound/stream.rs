@@ -8,10 +8,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::Response;
 use tokio::sync::mpsc;
-use tokio::time::{Interval, sleep};
+use tokio::time::sleep;
 
 use crate::downstream::body::{Body, PROBE};
-use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::mcp::sse;
@@ -138,11 +137,10 @@ pub(in crate::downstream) fn stream_of(
     let open = OpenBody {
         source,
         first,
-        beat: comments(),
         heartbeat,
     };
     let events = stream::unfold(Stage::Open(open), Stage::next);
-    response::event_stream(Body::Events(events.boxed()))
+    response::event_stream(Body::events(events.boxed()))
 }
 
 /// A response that is a stream.
@@ -156,7 +154,6 @@ enum Stage<S> {
 struct OpenBody<S> {
     source: S,
     first: Option<ResponseEvent>,
-    beat: Interval,
     heartbeat: Option<Keepalive>,
 }
 
@@ -175,11 +172,7 @@ impl<S: ResponseSource> Stage<S> {
         } else {
             tokio::select! {
                 event = open.source.next() => event?,
-                _ = open.beat.tick() => return Some((sse::COMMENT, Self::Open(open))),
-                () = keepalive::due(open.heartbeat.as_ref()) => {
-                    let beat = open.heartbeat.as_mut().map(Keepalive::beat)?;
-                    return Some((sse::event(&beat), Self::Open(open)));
-                }
+                beat = keepalive::next(&mut open.heartbeat) => return Some((beat, Self::Open(open))),
             }
         };
         Some(match event {

@@ -138,13 +138,11 @@ pub(super) fn read(
     own_messages: OwnMessages,
     closing: CancellationToken,
 ) -> BoxStream<'static, Bytes> {
-    let reading = (events, own_messages, comments(), closing);
-    let said = stream::unfold(reading, |reading| async {
-        let (mut events, mut own_messages, mut beat, closing) = reading;
+    let reading = (events, own_messages, comments());
+    let said = stream::unfold(reading, |(mut events, mut own_messages, mut beat)| async {
         let event = tokio::select! {
-            // Biased, so that a server that sends all the time delays neither a drain nor raincheck's own messages.
+            // Biased, so that a server that sends all the time does not delay raincheck's own messages.
             biased;
-            () = closing.cancelled() => return None,
             message = own_messages.next() => sse::event(&message?),
             event = events.next() => event?,
             _ = beat.tick() => {
@@ -153,9 +151,10 @@ pub(super) fn read(
                 sse::COMMENT
             }
         };
-        Some((event, (events, own_messages, beat, closing)))
+        Some((event, (events, own_messages, beat)))
     });
-    said.boxed()
+    // Polled first, so that such a server does not delay a drain either.
+    said.take_until(closing.cancelled_owned()).boxed()
 }
 
 #[cfg(test)]

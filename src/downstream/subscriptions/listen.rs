@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, Interval};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::at_server::{Change, ServerSubscription, Subscriber};
@@ -19,7 +18,6 @@ use crate::clock::at;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::request::Modern;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::proxy::Proxy;
 use crate::downstream::response_body;
@@ -32,6 +30,7 @@ use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
+use crate::unfold::Unfold;
 use crate::upstream::Credentials;
 
 /// The pause before a task that could not be read is read again.
@@ -89,11 +88,10 @@ pub(in crate::downstream) async fn answer(
         owed: Vec::new(),
         read_again: None,
         at_server,
-        beat: comments(),
         closing: proxy.closing.clone(),
         ended: false,
     };
-    let events = Body::Events(subscription.into_stream().boxed());
+    let events = Body::events(subscription.into_stream());
     response_body::with_request_size(kept, response::event_stream(events))
 }
 
@@ -191,7 +189,6 @@ struct Subscription {
     owed: Vec<TaskId>,
     read_again: Option<Instant>,
     at_server: ServerSubscription,
-    beat: Interval,
     closing: CancellationToken,
     ended: bool,
 }
@@ -201,16 +198,10 @@ enum Woke {
     Task(TaskId),
     Server(Change),
     ReadAgain,
-    Beat,
 }
 
-impl Subscription {
-    fn into_stream(self) -> impl stream::Stream<Item = Bytes> + Send {
-        stream::unfold(self, |mut subscription| async {
-            let bytes = subscription.next().await?;
-            Some((bytes, subscription))
-        })
-    }
+impl Unfold for Subscription {
+    type Item = Bytes;
 
     /// The next bytes for the client's socket; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
@@ -252,21 +243,20 @@ impl Subscription {
                         self.read_again = Some(Instant::now() + READ_AGAIN);
                     }
                 }
-                Woke::Beat => return Some(sse::COMMENT),
             }
         }
     }
+}
 
+impl Subscription {
     async fn wake(&mut self) -> Woke {
-        let (watch, closing, beat) = (&self.watch, &self.closing, &mut self.beat);
         tokio::select! {
             // The end comes first, or tasks that change all the time would keep the stream open in a drain.
             biased;
-            () = closing.cancelled() => Woke::Closing,
-            id = watch.changed() => Woke::Task(id),
+            () = self.closing.cancelled() => Woke::Closing,
+            id = self.watch.changed() => Woke::Task(id),
             change = self.at_server.next() => Woke::Server(change),
             () = at(self.read_again) => Woke::ReadAgain,
-            _ = beat.tick() => Woke::Beat,
         }
     }
 

@@ -10,10 +10,10 @@ use async_trait::async_trait;
 
 use crate::mcp::error::Failure;
 use crate::retry_after::TRIES;
+use crate::unfold::Unfold;
 use crate::upstream::failures::Postponed;
 use crate::upstream::no_session::SessionError;
 use crate::upstream::port::{Answer, Control, Event, Exchange};
-use crate::upstream::unfold::Unfold;
 
 pub(super) mod borrowed_line;
 pub(super) mod line;

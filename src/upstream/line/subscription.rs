@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
 use crate::mcp::changes::is_change;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
+use crate::unfold::Unfold;
 use crate::upstream::line::ask::ask;
 use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::pool::{HeldLine, LinePool};
@@ -22,19 +21,15 @@ use crate::upstream::translate;
 use crate::upstream::wanted::WantedChanges;
 
 pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, request: ListenRequest) -> Listening {
-    let subscription = LineSubscription {
+    LineSubscription {
         pool,
         era,
         request,
         source: None,
         said: VecDeque::new(),
         over: false,
-    };
-    stream::unfold(subscription, |mut subscription| async {
-        let event = subscription.next().await?;
-        Some((event, subscription))
-    })
-    .boxed()
+    }
+    .into_stream()
 }
 
 struct LineSubscription {
@@ -59,7 +54,9 @@ enum LineChanges {
     Legacy(broadcast::Receiver<Arc<LineNotice>>, WantedChanges),
 }
 
-impl LineSubscription {
+impl Unfold for LineSubscription {
+    type Item = ListenEvent;
+
     async fn next(&mut self) -> Option<ListenEvent> {
         if self.over {
             return None;
@@ -81,7 +78,9 @@ impl LineSubscription {
         }
         Some(event.unwrap_or(ListenEvent::Ended))
     }
+}
 
+impl LineSubscription {
     async fn line(&self, key: &PoolKey) -> Option<HeldLine> {
         let credentials = self.request.credentials.as_ref();
         self.pool.get(key, MayAsk::Never, credentials).await.ok()

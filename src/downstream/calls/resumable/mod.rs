@@ -22,6 +22,7 @@ use crate::runner::call_log::standing::CallStanding;
 use crate::store::StoreError;
 use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
+use crate::unfold::Unfold as _;
 
 mod connected;
 mod event_id;
@@ -105,7 +106,7 @@ pub(in crate::downstream) async fn resume(
         (None, Some(_)) => reader.of_remote(Takeover::new(proxy, parts, session)),
         (None, None) => return unknown(),
     };
-    response::event_stream(Body::Events(reader.events()))
+    response::event_stream(Body::events(reader.into_stream()))
 }
 
 /// Returns `true` if the call is over, and nothing of it comes behind this entry.

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tokio::sync::watch;
-use tokio::time::Interval;
 
 use super::event_id::event_id;
 use super::event_source::{EventSource, FoundEvents};
 use super::takeover::Takeover;
-use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
 use crate::downstream::proxy::Proxy;
 use crate::mcp::sse;
@@ -23,10 +20,12 @@ use crate::runner::call_log::pace::{PacedReader, ReadPlace};
 use crate::runner::call_log::recent::RecentEvents;
 use crate::task::id::TaskId;
 use crate::task::log_terms::LogTerms;
+use crate::unfold::Unfold;
 
 /// When a client whose connection was cut should come back.
 pub(super) const RETRY_MS: u64 = 1000;
 
+/// Reads the events of one call for one client. Dropped, the client is gone, and the call goes on.
 pub(super) struct LogReader {
     proxy: Arc<Proxy>,
     call: TaskId,
@@ -38,7 +37,6 @@ pub(super) struct LogReader {
     /// Keeps the call at the pace of this client, if this replica carries it.
     pace: Option<PacedReader>,
     heartbeat: Option<Keepalive>,
-    beat: Interval,
     primes: bool,
     has_answer: bool,
 }
@@ -59,7 +57,6 @@ impl LogReader {
             source: EventSource::Over,
             pace: None,
             heartbeat,
-            beat: comments(),
             primes: false,
             has_answer: false,
         }
@@ -102,18 +99,10 @@ impl LogReader {
         self.ready.push_back(sse::priming(&id, RETRY_MS));
         self
     }
+}
 
-    /// Dropped, the client is gone, and the call goes on.
-    pub(super) fn events(self) -> BoxStream<'static, Bytes> {
-        let events = stream::unfold(self, |mut reader| async {
-            let Some(event) = reader.next().await else {
-                reader.delivered();
-                return None;
-            };
-            Some((event, reader))
-        });
-        events.boxed()
-    }
+impl Unfold for LogReader {
+    type Item = Bytes;
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -126,11 +115,7 @@ impl LogReader {
             }
             let found = tokio::select! {
                 found = self.source.next(&self.proxy, &self.log, &mut self.place) => found,
-                _ = self.beat.tick() => return Some(sse::COMMENT),
-                () = keepalive::due(self.heartbeat.as_ref()) => {
-                    let beat = self.heartbeat.as_mut().map(Keepalive::beat)?;
-                    return Some(sse::event(&beat));
-                }
+                beat = keepalive::next(&mut self.heartbeat) => return Some(beat),
             };
             match found {
                 FoundEvents::Begun(recent) => {
@@ -154,31 +139,30 @@ impl LogReader {
                     self.ready.push_back(sse::event_with_id(&id, &answer));
                     self.source = EventSource::Over;
                 }
-                FoundEvents::Over if self.ready.is_empty() => return None,
+                FoundEvents::Over if self.ready.is_empty() => {
+                    self.delivered();
+                    return None;
+                }
                 FoundEvents::Over => self.source = EventSource::Over,
             }
         }
     }
+}
 
+impl LogReader {
     /// The connection asks for what comes after the answer: as far as raincheck can know, the client has the
     /// answer.
-    fn delivered(self) {
-        let Self {
-            proxy,
-            log,
-            place: ReadPlace { after, .. },
-            has_answer,
-            ..
-        } = self;
-        if !has_answer {
+    fn delivered(&self) {
+        if !self.has_answer {
             return;
         }
-        let large_answers = &proxy.resumable.large_answers;
+        let (log, after) = (self.log.clone(), self.place.after);
+        let large_answers = &self.proxy.resumable.large_answers;
         let Some(expires_ms) = large_answers.delivered(log.name(), log.now_ms()) else {
             return;
         };
         // In a job, because the end of the stream must not wait until the store answers.
-        proxy.runner.spawn_tracked(async move {
+        self.proxy.runner.spawn_tracked(async move {
             if let Err(error) = log.end(after + 1, expires_ms).await {
                 tracing::debug!(%error, "an answer that its client has stays as long as others");
             }

@@ -19,6 +19,7 @@ use crate::downstream::outbound::stream::{
 };
 use crate::downstream::proxy::Proxy;
 use crate::task::id::TaskId;
+use crate::unfold::Unfold as _;
 
 /// Responds with one JSON body where the answer comes soon, else with a stream, which the client can resume
 /// if its call is resumable. `usual`: how long the head waits for a client that takes large events.
@@ -74,7 +75,7 @@ pub(super) fn hold(
     };
     let reader = LogReader::new(proxy, id, log, heartbeat).of_local(recent);
     let reader = if primes { reader.primed() } else { reader };
-    response::event_stream(Body::Events(reader.events()))
+    response::event_stream(Body::events(reader.into_stream()))
 }
 
 pub(super) fn without_ids(

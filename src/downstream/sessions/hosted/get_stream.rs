@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 
 use super::session::Session;
@@ -19,6 +18,7 @@ use crate::downstream::subscriptions::at_server::{Change, ServerSubscription, Su
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
+use crate::unfold::Unfold;
 
 pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session) -> Response<Body> {
     // Begun first, so that no change of the session is missed.
@@ -42,11 +42,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session)
         at_server: ServerSubscription::new(subscriber, own_messages.replaces()),
     };
     changes.ask();
-    let events = stream::unfold(changes, |mut changes| async {
-        let event = changes.next().await?;
-        Some((event, changes))
-    });
-    let events = read(events.boxed(), own_messages, proxy.closing.clone());
+    let events = read(changes.into_stream(), own_messages, proxy.closing.clone());
     response::event_stream(Body::Events(events))
 }
 
@@ -58,7 +54,9 @@ struct SessionChanges {
     at_server: ServerSubscription,
 }
 
-impl SessionChanges {
+impl Unfold for SessionChanges {
+    type Item = Bytes;
+
     /// `None`: the session has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -82,7 +80,9 @@ impl SessionChanges {
             }
         }
     }
+}
 
+impl SessionChanges {
     /// Asks the server for what the session wants now.
     fn ask(&mut self) {
         let filter = self.wanted();

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::json::Object;
+use crate::unfold::Unfold;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
 use crate::upstream::exchange::remote_task::{
     BeginRequest, CreatedTask, INTERVAL_MAX, LOST, RemoteEnd, TaskAnswer, TaskCodec,
@@ -20,7 +21,6 @@ use crate::upstream::exchange::remote_task::{
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
 use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
-use crate::upstream::unfold::Unfold;
 
 /// The time between polls if the server does not say.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::unfold::Unfold;
 use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::failures::RESET;
 use crate::upstream::port::Event;
-use crate::upstream::unfold::Unfold;
 
 pub(super) struct MergedEvents {
     pub(super) on_stream: BoxStream<'static, Event>,

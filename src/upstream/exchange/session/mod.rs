@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
+use crate::unfold::Unfold as _;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::exchange::session::call::{CallStream, SessionCall};
 use crate::upstream::exchange::session::control::{CallResumePoint, CallUnderway, SessionControl};
@@ -23,7 +24,6 @@ use crate::upstream::sessions::calls;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::sessions::session::ServerSession;
-use crate::upstream::unfold::Unfold as _;
 
 mod call;
 mod control;

@@ -5,7 +5,7 @@ use futures_util::stream::{self, BoxStream};
 
 /// Something that gives one item after the other. [`Unfold::into_stream`] is cancel safe to poll whatever
 /// `next` awaits: the stream keeps a pending `next`.
-pub(super) trait Unfold: Send + Sized + 'static {
+pub trait Unfold: Send + Sized + 'static {
     type Item: 'static;
 
     /// The next item. `None` at the end.

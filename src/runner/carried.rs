@@ -24,7 +24,7 @@ struct CarriedEntry {
 #[derive(Debug)]
 pub(super) struct CarriedTask {
     carried: Arc<CarriedTasks>,
-    id: TaskId,
+    pub(super) id: TaskId,
     /// Notified when the client wants the call stopped and the store cannot be asked.
     pub(super) stop: Arc<Notify>,
 }

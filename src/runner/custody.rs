@@ -33,6 +33,11 @@ impl Custody {
         }
     }
 
+    /// Has the record read again after a pause.
+    pub(super) fn look_again(&self) {
+        self.watch.mark_again(self.carried.id);
+    }
+
     /// Resolves when the record changed.
     ///
     /// Cancel safe.

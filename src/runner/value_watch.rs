@@ -1,17 +1,13 @@
 //! Waits for a value that another replica writes for a call that runs here: a cancel, or the answer to a question.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::state::Runner;
-use super::watch::Watch;
+use super::watch::{RELOAD, Watch};
 use crate::store::kv::Name;
-
-/// The pause before a store that is away is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// A watch over the value of one name.
 #[derive(Debug)]
@@ -59,7 +55,7 @@ impl ValueWatch {
             match self.runner.kv.find(self.name).await {
                 Ok(found) => return found,
                 // The value is announced only once, so a store that is away must not make the caller miss it.
-                Err(_) => sleep(AGAIN).await,
+                Err(_) => sleep(RELOAD).await,
             }
         }
     }

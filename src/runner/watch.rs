@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::lock::Mutex;
 use crate::store::{ChangeEvent, Changes};
@@ -35,6 +36,8 @@ pub struct Watch {
     watches: Arc<Watches>,
     tasks: Vec<TaskId>,
     marks: Arc<Marks>,
+    /// The tasks that are marked again, and when.
+    again: Mutex<Option<(Instant, BTreeSet<TaskId>)>>,
 }
 
 impl Watches {
@@ -64,6 +67,7 @@ impl Watches {
             watches: Arc::clone(self),
             tasks,
             marks,
+            again: Mutex::default(),
         }
     }
 
@@ -127,6 +131,7 @@ impl Watch {
                 self.watches.remove(id, &self.marks);
             }
         }
+        self.marks.dirty.lock().retain(|id| kept.contains(id));
         self.tasks = kept.into_iter().collect();
     }
 
@@ -134,6 +139,22 @@ impl Watch {
     pub fn no_more(&mut self, id: TaskId) {
         self.tasks.retain(|task| *task != id);
         self.watches.remove(id, &self.marks);
+        self.marks.dirty.lock().remove(&id);
+        if let Some((_, again)) = &mut *self.again.lock() {
+            again.remove(&id);
+        }
+    }
+
+    /// Marks the task at once, as if it had changed.
+    pub fn mark(&self, id: TaskId) {
+        self.marks.mark(id);
+    }
+
+    /// Marks the task again after a pause: its change could not be read, or not be used yet.
+    pub fn mark_again(&self, id: TaskId) {
+        let mut again = self.again.lock();
+        let later = || (Instant::now() + RELOAD, BTreeSet::new());
+        again.get_or_insert_with(later).1.insert(id);
     }
 
     /// The next task that changed since it was last returned here.
@@ -146,7 +167,18 @@ impl Watch {
             if let Some(id) = first {
                 return id;
             }
-            self.marks.notify.notified().await;
+            let again_at = self.again.lock().as_ref().map(|(at, _)| *at);
+            let notified = self.marks.notify.notified();
+            let Some(again_at) = again_at else {
+                notified.await;
+                continue;
+            };
+            // Boxed, because there are many watches, and few have a record that cannot be read.
+            if Box::pin(timeout_at(again_at, notified)).await.is_err()
+                && let Some((_, again)) = self.again.lock().take()
+            {
+                self.marks.dirty.lock().extend(again);
+            }
         }
     }
 }
@@ -162,6 +194,24 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_read_is_marked_again_after_a_pause() {
+        let watches = Arc::new(Watches::default());
+        let (a, b) = (TaskId::random(), TaskId::random());
+        let mut watch = watches.watch(vec![a, b]);
+        let began = Instant::now();
+        watch.mark_again(a);
+        watches.mark(b);
+        assert_eq!(watch.changed().await, b);
+        assert_eq!(Instant::now(), began);
+        assert_eq!(watch.changed().await, a);
+        assert_eq!(Instant::now() - began, RELOAD);
+        watch.mark_again(a);
+        watch.no_more(a);
+        let changed = tokio::time::timeout(RELOAD * 2, watch.changed());
+        assert!(changed.await.is_err(), "it is not watched any more");
+    }
 
     #[tokio::test]
     async fn marks_are_coalesced_and_end_with_the_watch() {

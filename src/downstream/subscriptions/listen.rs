@@ -5,16 +5,13 @@
 //! take it, so that a slow client sees fewer states, and always the newest.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Response;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::at_server::{Change, ServerSubscription, Subscriber};
-use crate::clock::at;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::request::Modern;
 use crate::downstream::inbound::requester::Requester;
@@ -32,9 +29,6 @@ use crate::task::id::{Caller, TaskId};
 use crate::task::view;
 use crate::unfold::Unfold;
 use crate::upstream::Credentials;
-
-/// The pause before a task that could not be read is read again.
-const READ_AGAIN: Duration = Duration::from_secs(1);
 
 pub(in crate::downstream) async fn answer(
     proxy: &Arc<Proxy>,
@@ -63,6 +57,10 @@ pub(in crate::downstream) async fn answer(
     };
     // Any client can name many ids, so that only granted tasks stay watched.
     watch.keep_only(&granted);
+    // The client is sent the present state of each.
+    for id in &granted {
+        watch.mark(*id);
+    }
     // The stream keeps only these parts of the request, so only they count as long as it lasts.
     let kept = id.len() + filter.others.len();
     // This may be the first request to the server: the server's era decides how it is asked.
@@ -81,12 +79,8 @@ pub(in crate::downstream) async fn answer(
         proxy: Arc::clone(proxy),
         caller,
         id: id.into(),
-        granted: granted.clone(),
         watch,
         first: Some(acknowledged),
-        pending: granted,
-        owed: Vec::new(),
-        read_again: None,
         at_server,
         closing: proxy.closing.clone(),
         ended: false,
@@ -137,7 +131,6 @@ async fn granted(
     by: &Requester,
     ids: Vec<TaskId>,
 ) -> Result<Vec<TaskId>, StoreError> {
-    // Without room for all ids: the listener keeps this list, and any client can name many ids.
     let mut granted = Vec::new();
     for id in ids {
         if granted.contains(&id) {
@@ -180,14 +173,8 @@ struct Subscription {
     caller: Caller,
     /// The listen request's id as JSON: the subscription's name in every notification.
     id: Box<str>,
-    granted: Vec<TaskId>,
     watch: Watch,
     first: Option<String>,
-    /// Tasks whose present state the client has not been sent yet.
-    pending: Vec<TaskId>,
-    /// Tasks that could not be read because the store was away.
-    owed: Vec<TaskId>,
-    read_again: Option<Instant>,
     at_server: ServerSubscription,
     closing: CancellationToken,
     ended: bool,
@@ -197,7 +184,6 @@ enum Woke {
     Closing,
     Task(TaskId),
     Server(Change),
-    ReadAgain,
 }
 
 impl Unfold for Subscription {
@@ -212,35 +198,23 @@ impl Unfold for Subscription {
             if self.ended {
                 return None;
             }
-            if let Some(id) = self.pending.pop() {
+            match self.wake().await {
+                Woke::Closing => return Some(self.end()),
+                // While the store is away, a read would only fail.
+                Woke::Task(id) if !*self.proxy.runner.store_answers().borrow() => {
+                    self.watch.mark_again(id);
+                }
                 // Boxed, because there may be many listeners, and most are silent most of the time.
-                match Box::pin(self.task(id)).await {
+                Woke::Task(id) => match Box::pin(self.task(id)).await {
                     Ok(Some(event)) => return Some(event),
                     // The task is gone, or its record cannot be read.
                     Ok(None)
                     | Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
-                    // The watch has forgotten the change, so it is noted here.
-                    Err(StoreError::Unavailable(_) | StoreError::Full) => self.owe(id),
-                }
-                continue;
-            }
-            match self.wake().await {
-                Woke::Closing => return Some(self.end()),
-                // The watch may have marked a task before it was cut to the granted ones.
-                Woke::Task(id) if self.granted.contains(&id) => self.pending.push(id),
-                Woke::Task(_) => {}
+                    Err(StoreError::Unavailable(_) | StoreError::Full) => self.watch.mark_again(id),
+                },
                 Woke::Server(Change { method, params }) => {
                     if let Some(params) = self.stamped(params.as_deref()) {
                         return Some(sse::event(&envelope::notification(&method, &params)));
-                    }
-                }
-                Woke::ReadAgain => {
-                    self.read_again = None;
-                    // While the store is away, each read would only fail again.
-                    if *self.proxy.runner.store_answers().borrow() {
-                        self.pending.append(&mut self.owed);
-                    } else {
-                        self.read_again = Some(Instant::now() + READ_AGAIN);
                     }
                 }
             }
@@ -256,15 +230,7 @@ impl Subscription {
             () = self.closing.cancelled() => Woke::Closing,
             id = self.watch.changed() => Woke::Task(id),
             change = self.at_server.next() => Woke::Server(change),
-            () = at(self.read_again) => Woke::ReadAgain,
         }
-    }
-
-    fn owe(&mut self, id: TaskId) {
-        if !self.owed.contains(&id) {
-            self.owed.push(id);
-        }
-        self.read_again = Some(Instant::now() + READ_AGAIN);
     }
 
     /// The event with a task's present state. `None`: the task is gone. The stream stays open while the store is

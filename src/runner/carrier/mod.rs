@@ -351,7 +351,6 @@ impl Carrier {
             Timer::GraceWindow => self.on_window().await,
             Timer::Progress => self.commit_progress().await,
             Timer::ResumePoint => self.commit_resume_point().await,
-            Timer::Reload => self.on_change().await,
             Timer::NextLeg => self.next_leg(),
             Timer::Requeue => self.requeue().await,
             Timer::QueueMessage => self.tell_queue(),

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::super::watch::RELOAD;
 use super::dispatch::LegOrigin;
 use super::{Carrier, Flow, Timer};
 use crate::failpoint::{Point, hit};
@@ -62,7 +61,6 @@ impl Carrier {
 
     /// The record changed, here or on another replica.
     pub(super) async fn on_change(&mut self) -> Flow {
-        self.timers.disarm(Timer::Reload);
         let Some(recorded) = self.stage.recorded() else {
             return Flow::Continue;
         };
@@ -70,7 +68,7 @@ impl Carrier {
             Ok(Some(loaded)) => self.act_on(loaded).await,
             Ok(None) => self.on_record_gone().await,
             Err(_) => {
-                self.reload_later();
+                self.look_again();
                 Flow::Continue
             }
         }
@@ -116,7 +114,7 @@ impl Carrier {
                 Ok(()) => {}
                 // The answer was not sent. The call still waits for it, and the server may be back soon.
                 Err(failure) if failure.effect == SideEffect::None => {
-                    self.reload_later();
+                    self.look_again();
                     return Flow::Continue;
                 }
                 Err(failure) => return self.end_unanswered(failure).await,
@@ -129,8 +127,10 @@ impl Carrier {
         Flow::Continue
     }
 
-    fn reload_later(&mut self) {
-        self.timers.arm(Timer::Reload, Instant::now() + RELOAD);
+    fn look_again(&self) {
+        if let Some(recorded) = self.stage.recorded() {
+            recorded.custody.look_again();
+        }
     }
 
     /// Applies the rule of the record for a client that went away before it received an answer.

@@ -16,8 +16,6 @@ pub(super) enum Timer {
     /// Commits the point from which another process can carry the call on. Armed when the server's stream
     /// becomes resumable.
     ResumePoint,
-    /// Reads the record again. Armed when a change could not be read or an answer could not be delivered.
-    Reload,
     /// Sends the next leg. Armed when a modern server ended a leg without a question.
     NextLeg,
     /// Joins the queue for the server again. Armed when the commit that the leg goes out failed.
@@ -34,12 +32,11 @@ pub(super) enum Timer {
 }
 
 /// Every timer but [`Timer::Deadline`], in the order in which due timers are served.
-const OPTIONAL: [Timer; 10] = [
+const OPTIONAL: [Timer; 9] = [
     Timer::Gather,
     Timer::GraceWindow,
     Timer::Progress,
     Timer::ResumePoint,
-    Timer::Reload,
     Timer::NextLeg,
     Timer::Requeue,
     Timer::QueueMessage,
@@ -139,8 +136,7 @@ mod tests {
             Timer::Gather => Some(Timer::GraceWindow),
             Timer::GraceWindow => Some(Timer::Progress),
             Timer::Progress => Some(Timer::ResumePoint),
-            Timer::ResumePoint => Some(Timer::Reload),
-            Timer::Reload => Some(Timer::NextLeg),
+            Timer::ResumePoint => Some(Timer::NextLeg),
             Timer::NextLeg => Some(Timer::Requeue),
             Timer::Requeue => Some(Timer::QueueMessage),
             Timer::QueueMessage => Some(Timer::HandOver),
@@ -172,12 +168,12 @@ mod tests {
         let mut timers = Timers::until(at(100));
         assert_eq!(timers.next(), at(100));
         timers.arm(Timer::Gather, at(7));
-        timers.arm(Timer::Reload, at(5));
+        timers.arm(Timer::NextLeg, at(5));
         timers.arm(Timer::HandOver, at(3));
         assert_eq!(timers.next(), at(3));
         assert_eq!(timers.expire(at(4)), Timer::HandOver);
         assert_eq!((timers.next(), timers.at(Timer::HandOver)), (at(5), None));
-        assert_eq!(timers.expire(at(6)), Timer::Reload);
+        assert_eq!(timers.expire(at(6)), Timer::NextLeg);
         timers.arm(Timer::Gather, at(9));
         assert_eq!(
             timers.at(Timer::Gather),

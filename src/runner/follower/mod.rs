@@ -24,7 +24,7 @@ use crate::runner::state::Runner;
 use crate::runner::waiting::{
     self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
 };
-use crate::runner::watch::{RELOAD, Watch};
+use crate::runner::watch::Watch;
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::clocks::ClockName;
 use crate::task::large_results::{ReadHint, shortened};
@@ -68,8 +68,6 @@ struct CallFollower {
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
     /// The capabilities of a client that did not make the call. The server knows those of the client that did.
     declared: Option<Arc<str>>,
-    /// When to read the record next, although it has not changed as far as is known.
-    reload_at: Option<Instant>,
     /// The progress that the client received last.
     told: Option<Progress>,
     /// The keys of the questions that the client was asked.
@@ -114,6 +112,8 @@ impl Runner {
         claim: CallClaim,
     ) {
         let watch = self.watches.watch(vec![loaded.task.id]);
+        // The record may have changed before its watch began.
+        watch.mark(loaded.task.id);
         let shared = FollowReason::GivenUp {
             claim,
             clock: None,
@@ -160,8 +160,6 @@ impl Runner {
             announce_at: client.announce_at(),
             unauthorized,
             declared,
-            // A shared record may have changed before its watch began.
-            reload_at: given_up.map(|_| now),
             // The client of a call that is shared has had the progress so far.
             told: loaded.task.progress.clone().filter(|_| has_had_it),
             asked: BTreeSet::new(),
@@ -228,7 +226,6 @@ impl CallFollower {
                     return CallAnswer::Error(error).into();
                 }
                 _ = self.watch.changed() => {}
-                () = at(self.reload_at) => {}
                 () = client.responder.note().sent_again() => {
                     self.on_sent_again(client).await;
                     continue;
@@ -248,13 +245,12 @@ impl CallFollower {
                     continue;
                 }
             }
-            self.reload_at = None;
             match self.runner.ledger.load(self.loaded.task.id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
                 Ok(None) => return self.store_lost(),
                 // Before its deadline the call may still be answered, so the client waits until the store is back.
                 Err(_) if self.is_due() => return self.store_unavailable().into(),
-                Err(_) => self.reload_at = Some(Instant::now() + RELOAD),
+                Err(_) => self.watch.mark_again(self.loaded.task.id),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tokio::time::{Duration, Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::deliveries::{OnResult, TaskSession, owned};
 use super::progress;
@@ -27,9 +27,6 @@ use crate::task::view_2025;
 /// The largest number of open tasks of one session of which the job sends notifications. The client polls further
 /// ones.
 const TASKS_MAX: usize = 256;
-
-/// The pause before a stream that was full, or a store that did not answer, is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Puts a question on the session's GET stream. False where the stream of a `tasks/result` here has the
 /// question, or the GET stream is closed or slow.
@@ -117,8 +114,6 @@ fn run(proxy: &Arc<Proxy>, key: SessionKey, session: &mut TaskSession) {
         asked: BTreeMap::new(),
         heard: BTreeMap::new(),
         renew_at: Instant::now(),
-        pending: BTreeSet::new(),
-        again: BTreeSet::new(),
     };
     let closing = proxy.closing.clone();
     // Ended by a drain: the job keeps nothing that the records do not have, so nothing is lost.
@@ -141,19 +136,12 @@ struct Job {
     heard: BTreeMap<TaskId, progress::ToldProgress>,
     /// The time at which other replicas are notified again that the questions are on this stream.
     renew_at: Instant,
-    /// Tasks that may have changed.
-    pending: BTreeSet<TaskId>,
-    /// Tasks that are looked at again after a pause.
-    again: BTreeSet<TaskId>,
 }
 
 impl Job {
     async fn run(mut self) {
         while self.goes_on() {
-            match self.pending.pop_first() {
-                Some(id) => self.look_at(id).await,
-                None => self.wait().await,
-            }
+            self.wait().await;
         }
     }
 
@@ -176,35 +164,33 @@ impl Job {
         if stream != self.stream {
             // Questions on the previous stream may never have arrived.
             self.stream = stream;
-            self.asked.values_mut().for_each(BTreeSet::clear);
-            self.pending.extend(self.asked.keys());
+            for (id, asked) in &mut self.asked {
+                asked.clear();
+                self.watch.mark(*id);
+            }
         }
-        self.pending.append(&mut session.again);
+        for id in std::mem::take(&mut session.again) {
+            self.watch.mark(id);
+        }
         for id in session.tasks.keys() {
             if !self.asked.contains_key(id) {
                 // Watched before it is read, so that no change falls in between.
                 self.watch.also(*id);
                 self.asked.insert(*id, BTreeSet::new());
-                self.pending.insert(*id);
+                self.watch.mark(*id);
             }
         }
         true
     }
 
     async fn wait(&mut self) {
-        let pause = if self.again.is_empty() {
-            COMMENT_PAUSE
-        } else {
-            TRY_AGAIN
-        };
         let asks = self.asks();
         tokio::select! {
-            id = self.watch.changed() => {
-                self.pending.insert(id);
-            }
+            id = self.watch.changed() => self.look_at(id).await,
             () = sleep_until(self.renew_at), if asks => self.renew_questions().await,
             () = self.woken.notified() => {}
-            () = sleep(pause) => self.pending.append(&mut self.again),
+            // By then the stream may have ended.
+            () = sleep(COMMENT_PAUSE) => {}
         }
     }
 
@@ -218,18 +204,14 @@ impl Job {
                 Ok(heard) => {
                     self.heard.insert(id, heard);
                 }
-                Err(_away) => {
-                    self.again.insert(id);
-                    return;
-                }
+                // The store is away.
+                Err(_) => return self.watch.mark_again(id),
             }
         }
         match self.proxy.tasks_of(&self.caller).find(id).await {
             Ok(Some(loaded)) => self.tell(&loaded.task).await,
             Ok(None) => self.forget(id),
-            Err(_away) => {
-                self.again.insert(id);
-            }
+            Err(_) => self.watch.mark_again(id),
         }
     }
 
@@ -274,7 +256,8 @@ impl Job {
             if may_be_said && push(proxy, &question, text) {
                 asked.insert(key.into());
             } else {
-                self.again.insert(task.id);
+                // The stream is full, or a stream of another kind has the question.
+                self.watch.mark_again(task.id);
             }
         }
     }
@@ -305,7 +288,6 @@ impl Job {
         self.proxy.deliveries.forget(self.key, id);
         self.asked.remove(&id);
         self.heard.remove(&id);
-        self.again.remove(&id);
         self.watch.no_more(id);
     }
 }

@@ -34,8 +34,7 @@ use crate::task::view_2025;
 /// When raincheck is about to end, a call that this replica carries has this long to end with its own error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// The pause before the store is asked again, and before it is checked whether another stream still has a
-/// question.
+/// The pause before it is checked whether another stream still has a question.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Responds with the end of a task.
@@ -191,8 +190,6 @@ impl ResultStream {
             let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
             self.answer = Some(unknown.on_session());
         }
-        // Only after a good read: a record that could not be read stays dirty, and is read again.
-        self.dirty = false;
         Ok(())
     }
 
@@ -245,9 +242,12 @@ impl ResultStream {
 impl ResponseSource for ResultStream {
     async fn next(&mut self) -> Option<ResponseEvent> {
         loop {
-            let mut look_again = false;
             if self.dirty {
-                look_again = self.read().await.is_err();
+                if self.read().await.is_err() {
+                    self.watch.mark_again(self.task);
+                }
+                // Only now: a read that is broken off is made again.
+                self.dirty = false;
             }
             if let Some(answer) = self.answer.take() {
                 return Some(ResponseEvent::Answer(answer));
@@ -255,7 +255,7 @@ impl ResponseSource for ResultStream {
             if let Some(message) = self.message().await {
                 return Some(ResponseEvent::Message(message));
             }
-            look_again |= !self.open.is_empty();
+            let look_again = !self.open.is_empty();
             let again = Instant::now() + LOOK_AGAIN;
             let asks = !self.asked.is_empty();
             tokio::select! {

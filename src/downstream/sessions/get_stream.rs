@@ -1,5 +1,5 @@
-//! The GET stream of a legacy client: the server's events, without those that are for raincheck, and raincheck's own
-//! messages.
+//! The GET stream of a legacy client: the server's events, unchanged and without those that are for raincheck, and
+//! raincheck's own messages.
 
 use std::sync::Arc;
 

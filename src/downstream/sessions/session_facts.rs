@@ -98,7 +98,8 @@ impl<F: SessionFact> SessionFacts<F> {
     ) -> Option<F> {
         let known = self.newest.lock().find(&session);
         if let Some(known) = &known {
-            let is_new = || known.since.elapsed() < ASKED_AGAIN;
+            let age = Instant::now().saturating_duration_since(known.since);
+            let is_new = || age < ASKED_AGAIN;
             if known.fact.map_or_else(is_new, is_enough) {
                 return known.fact;
             }
@@ -106,7 +107,7 @@ impl<F: SessionFact> SessionFacts<F> {
         let stored = timeout(PATIENCE, self.kv.find(name::<F>(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();
         let stored = stored.and_then(|value| F::read(&value));
-        let fact = stored.or(known.and_then(|known| known.fact));
+        let fact = stored.or_else(|| known.and_then(|known| known.fact));
         // A store that did not answer counts as one without a value, so that it does not delay each request.
         let counted_until_ms = known.and_then(|known| known.counted_until_ms);
         let known = Remembered::new(fact, counted_until_ms);

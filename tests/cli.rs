@@ -8,15 +8,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
-use directory::TempDir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[path = "cli/check.rs"]
 mod check;
 #[path = "cli/completions.rs"]
 mod completions;
-#[path = "support/directory.rs"]
-mod directory;
 #[path = "cli/documents.rs"]
 mod documents;
 #[path = "cli/last_words.rs"]
@@ -291,10 +288,11 @@ fn the_wrapped_program_cannot_read_our_environment() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
 
-    let folder = TempDir::new();
-    let readable = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), readable).unwrap();
-    let binary = folder.path().join("raincheck");
+    let name = format!("raincheck-private-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = folder.join("raincheck");
     std::fs::copy(env!("CARGO_BIN_EXE_raincheck"), &binary).unwrap();
     let script = "cat /proc/$PPID/environ >&2 && echo it can be read >&2; exec cat";
     let mut command = Command::new(&binary);
@@ -304,7 +302,7 @@ fn the_wrapped_program_cannot_read_our_environment() {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("RAINCHECK_UPSTREAM__ENV__TOKEN", "s3cret")
-        .current_dir(folder.path())
+        .current_dir(&folder)
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     if rustix::process::geteuid().is_root() {
@@ -318,6 +316,7 @@ fn the_wrapped_program_cannot_read_our_environment() {
         .find(|line| line.contains("Permission denied") || line.contains("it can be read"));
     child.kill().unwrap();
     child.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
     let said = said.unwrap_or_default();
     assert!(said.contains("Permission denied"), "{said}");
 }

@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use super::raincheck;
-use crate::directory::TempDir;
 
 /// What is said of one subject, with its verdict, and the exit code.
 fn verdict(arguments: &[&str], subject: &str) -> (String, Option<i32>) {
@@ -32,12 +31,13 @@ fn a_store_that_cannot_be_had_is_wrong() {
              name another file with --store redb:PATH",
         ),
     ] {
-        let folder = TempDir::new();
-        let config = folder.file("settings.toml", "store.namespace = 'x'\n");
+        let config = std::env::temp_dir().join(format!("rc-check-{}.toml", std::process::id()));
+        std::fs::write(&config, "store.namespace = 'x'\n").unwrap();
         let config_arguments = ["--config", config.to_str().unwrap(), "--store", store];
         let mut arguments = vec!["check", "--upstream", "http://127.0.0.1:1/mcp"];
         arguments.extend(config_arguments);
         let (line, code) = verdict(&arguments, "store");
+        std::fs::remove_file(&config).unwrap();
         assert!(line.starts_with(expected), "{line}");
         assert_eq!(code, Some(1));
     }
@@ -161,12 +161,13 @@ fn a_silent_program_is_waited_for_with_a_word() {
 /// Some of what does nothing may stand in a file that others share, so it is only said.
 #[test]
 fn what_does_nothing_where_it_stands_is_told() {
+    let config = std::env::temp_dir().join(format!("rc-unused-{}.toml", std::process::id()));
     let text = "[store]\nurl = 'memory:'\nnamespace = 'x'\nwait_timeout = '2s'\n\
                 [tasks]\ncompanion_tools = false\nfallback_after = '30s'\n[admin]\nready_needs_store = true\n";
-    let folder = TempDir::new();
-    let config = folder.file("settings.toml", text);
+    std::fs::write(&config, text).unwrap();
     let arguments = ["check", "--upstream", "http://127.0.0.1:1/mcp", "--config"];
     let output = raincheck(&[&arguments[..], &[config.to_str().unwrap()]].concat());
+    std::fs::remove_file(&config).unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let warned: Vec<_> = said
         .lines()
@@ -220,10 +221,10 @@ fn what_a_client_would_get_is_said_with_the_reason() {
 /// A rule has a line where it says something else than the defaults, and each kind of client a reason of its own.
 #[test]
 fn what_a_client_gets_of_a_large_result_is_said_for_each_rule() {
+    let config = std::env::temp_dir().join(format!("rc-large-{}.toml", std::process::id()));
     let text = "[tasks]\nresult_inline = 'auto'\n[[tools]]\nname = 'export'\nresult_inline = 'off'\n\
                 [[tools]]\nname = 'other'\nmode = 'never'\n[[tools]]\nname = 'logs'\nresult_inline = '128KiB'\nmax_result_size_chars = 9\n";
-    let folder = TempDir::new();
-    let config = folder.file("settings.toml", text);
+    std::fs::write(&config, text).unwrap();
     let gets = |client: &str| {
         let file = config.to_str().unwrap();
         let arguments = ["check", "--client", client, "--json", "--store", "memory:"];
@@ -259,6 +260,7 @@ fn what_a_client_gets_of_a_large_result_is_said_for_each_rule() {
     assert!(by_revision[0].starts_with("[tasks], client of 2026-07-28 | excerpt above 64KiB | "));
     assert!(by_revision[1].starts_with("[tasks], client of 2025-11-25 | whole | "));
     assert_eq!(by_revision.len(), 6);
+    std::fs::remove_file(&config).unwrap();
 }
 
 #[test]

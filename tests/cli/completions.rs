@@ -3,7 +3,6 @@
 use std::process::Command;
 
 use super::raincheck;
-use crate::directory::TempDir;
 
 #[test]
 fn bash_completes_commands_and_flags() {
@@ -34,9 +33,12 @@ fn each_shell_has_a_script() {
 
 #[test]
 fn there_is_a_page_for_each_command() {
-    let folder = TempDir::new();
-    let written = raincheck(&["man", folder.path().to_str().unwrap()]);
-    assert!(written.status.success());
+    let folder = std::env::temp_dir().join(format!("raincheck-man-{}", std::process::id()));
+    assert!(
+        raincheck(&["man", folder.to_str().unwrap()])
+            .status
+            .success()
+    );
     let help = raincheck(&["--help"]);
     let help = String::from_utf8(help.stdout).unwrap();
     assert!(
@@ -53,8 +55,9 @@ fn there_is_a_page_for_each_command() {
         ("store", "move"),
     ] {
         assert!(help.contains(command), "{command}: {help}");
-        let page = folder.path().join(format!("raincheck-{command}.1"));
+        let page = folder.join(format!("raincheck-{command}.1"));
         let page = std::fs::read_to_string(&page).unwrap();
         assert!(page.contains(".TH") && page.contains(word), "{command}");
     }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

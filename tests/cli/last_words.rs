@@ -1,12 +1,11 @@
 //! What the program says last when it fails: in the form of its log, whatever the log's filter is.
 
+use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
 use raincheck::telemetry::log::{LogSettings, init};
 use serde_json::Value;
-
-use crate::directory::TempDir;
 
 const SERVER: [&str; 4] = ["--upstream", "http://127.0.0.1:1/mcp", "--store", "memory:"];
 
@@ -91,17 +90,19 @@ fn a_failure_is_a_line_of_json_where_the_log_is_json() {
 
 #[test]
 fn settings_that_cannot_be_read_are_told_as_text() {
-    let folder = TempDir::new();
+    let file = std::env::temp_dir().join(format!("rc-last-{}.toml", std::process::id()));
+    let path = file.to_str().unwrap();
     for (settings, expected) in [
         ("[store", "line 1 is not TOML"),
         ("[store]\nno_setting = 1\n", "store.no_setting: unknown key"),
     ] {
-        let file = folder.file("settings.toml", settings);
-        let output = run("run", "info", "json", &["--config", file.to_str().unwrap()]);
+        fs::write(&file, settings).unwrap();
+        let output = run("run", "info", "json", &["--config", path]);
         let said = said(&output);
         assert!(said.starts_with("raincheck: "), "{said}");
         assert!(said.contains(expected), "{said}");
     }
+    let _ = fs::remove_file(&file);
     let output = run("run", "info", "json", &["--no-such-flag"]);
     assert!(said(&output).starts_with("raincheck: unexpected argument"));
 }

@@ -76,6 +76,11 @@ fn mistakes_are_one_line() {
             .refused(&["time", "--yes", "--store", "redis://u:p@h"])
             .starts_with("--store: a password")
     );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_no_file() {
+    let settings = Settings::new(SETTINGS);
     fs::remove_file(settings.folder.join("mcp.json")).unwrap();
     let output = settings.run(&["time"]);
     let complaint = String::from_utf8(output.stderr).unwrap();

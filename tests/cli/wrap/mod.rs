@@ -5,8 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-use crate::directory::TempDir;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod edited;
 mod launched;
@@ -48,17 +47,18 @@ const SETTINGS: &str = r#"{
 struct Settings {
     folder: PathBuf,
     file: PathBuf,
-    _directory: TempDir,
 }
 
 impl Settings {
     fn new(text: &str) -> Self {
-        let directory = TempDir::new();
-        Self {
-            folder: directory.path().to_owned(),
-            file: directory.file("mcp.json", text),
-            _directory: directory,
-        }
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let place = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("raincheck-wrap-{}-{place}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("mcp.json");
+        fs::write(&file, text).unwrap();
+        Self { folder, file }
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -114,6 +114,12 @@ impl Settings {
                 .join(format!("mcp.json.raincheck-backup{suffix}")),
         )
         .unwrap()
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

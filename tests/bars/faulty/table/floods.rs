@@ -23,11 +23,11 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("flood-of-json", TOO_LARGE, |_| {
             let head = head(200, "application/json", &[("transfer-encoding", "chunked")]);
             let mut acts = vec![text(&format!("{head}\r\n"))];
-            acts.push(Act::times(chunked(&vec![b' '; MEBIBYTE]), FLOOD));
+            acts.push(Act::times(chunked(vec![b' '; MEBIBYTE]), FLOOD));
             acts
         }),
         fault("line-of-300-mib", TOO_LARGE, |_| {
-            let line = Act::times(chunked(&vec![b'x'; MEBIBYTE]), LINE);
+            let line = Act::times(chunked(vec![b'x'; MEBIBYTE]), LINE);
             vec![stream(), Act::chunk("data: "), line, Act::last_chunk()]
         }),
         // How it ends depends on what is allowed.

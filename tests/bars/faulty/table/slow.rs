@@ -8,7 +8,6 @@ use super::{DEADLINE, Fault, fault};
 const SECOND: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(5);
 
-#[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
     let all = vec![
         fault("hang", DEADLINE, |_| vec![Act::hang()]),
@@ -24,7 +23,7 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("hang-in-an-event", DEADLINE, |asked| {
             vec![
                 stream(),
-                Act::chunk(&format!("data: {}", asked.answer())),
+                Act::chunk(format!("data: {}", asked.answer())),
                 Act::hang(),
             ]
         }),
@@ -59,7 +58,7 @@ pub(super) fn faults() -> Vec<Fault> {
         }),
         fault("answer-too-late", DEADLINE, |asked| {
             let mut acts = vec![stream(), Act::pause(5 * SECOND)];
-            acts.push(Act::chunk(&event(&asked.answer())));
+            acts.push(Act::chunk(event(&asked.answer())));
             acts
         }),
     ];

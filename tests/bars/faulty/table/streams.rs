@@ -33,7 +33,7 @@ fn wrong() -> Vec<Fault> {
             vec![
                 stream(),
                 Act::chunk(b"data: \xff\n"),
-                Act::chunk(&event(&asked.answer())),
+                Act::chunk(event(&asked.answer())),
             ]
         }),
         fault("event-too-deep", TOO_DEEP, |asked| {
@@ -57,11 +57,11 @@ fn wrong() -> Vec<Fault> {
             );
             let mut acts = vec![
                 stream(),
-                Act::chunk(&event(&progress.replace("step 1", CANARY))),
+                Act::chunk(event(&progress.replace("step 1", CANARY))),
             ];
             acts.extend([
                 Act::pause(std::time::Duration::from_millis(300)),
-                Act::chunk(&event(&asked.answer())),
+                Act::chunk(event(&asked.answer())),
             ]);
             acts.push(Act::last_chunk());
             acts
@@ -71,7 +71,7 @@ fn wrong() -> Vec<Fault> {
             acts.extend(
                 event(&asked.answer())
                     .chars()
-                    .map(|c| Act::chunk(&c.to_string())),
+                    .map(|c| Act::chunk(c.to_string())),
             );
             acts.push(Act::last_chunk());
             acts
@@ -120,10 +120,10 @@ fn requests() -> Vec<Fault> {
 fn asks(asked: &Asked, methods: &[&str]) -> Vec<Act> {
     let mut acts = vec![stream()];
     for (place, method) in methods.iter().enumerate() {
-        acts.push(Act::chunk(&event(&asked.question(method))));
+        acts.push(Act::chunk(event(&asked.question(method))));
         acts.push(asked.until_answered(place + 1));
     }
-    acts.push(Act::chunk(&event(&asked.answer())));
+    acts.push(Act::chunk(event(&asked.answer())));
     acts.push(Act::last_chunk());
     acts
 }

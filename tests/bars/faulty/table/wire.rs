@@ -70,7 +70,7 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("chunk-of-no-size-in-events", RESET, |asked| {
             vec![
                 stream(),
-                Act::chunk(&event(&asked.progress(1))),
+                Act::chunk(event(&asked.progress(1))),
                 text("zz\r\n"),
                 Act::hang(),
             ]

@@ -8,7 +8,6 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-
 use tokio_util::sync::CancellationToken;
 
 use super::mailbox::{MailReader, Mailboxes};

@@ -8,6 +8,7 @@ tests/platforms/static.sh builds the program, and runs this in a network and wit
 import json
 import os
 import pathlib
+import platform
 import shutil
 import signal
 import socket
@@ -322,6 +323,10 @@ def main():
     folder.chmod(0o755)
     tests, passed, failed = Tests(folder), 0, 0
     names = [name for name in dir(tests) if name.startswith("test_") and any(word in name for word in sys.argv[2:] or [""])]
+    if platform.machine() not in str(PROGRAM):
+        # qemu itself says which program runs, without the /proc that is missing in this test.
+        names = [name for name in names if not name.endswith("_needs_proc")]
+        print("not run: test_a_server_that_is_a_program_needs_proc")
     try:
         for name in names:
             began = time.monotonic()

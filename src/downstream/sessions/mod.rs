@@ -37,14 +37,14 @@ pub mod mailbox;
 mod over_line;
 mod servers_own;
 pub mod session_clients;
-mod session_error;
 pub mod session_facts;
 pub mod session_owners;
+mod session_refusal;
 
 use crate::mcp::version::Era;
 use crate::upstream::client_session::{ClientSession, OfCaller};
 use servers_own::over_http;
-use session_error::SessionError;
+use session_refusal::SessionRefusal;
 
 /// Answers a message whose body was read.
 pub(super) async fn post(
@@ -93,7 +93,7 @@ async fn on_session(
     }
     if proxy.session_owners.is_of_another(by, &parts.headers).await {
         // As for one that never was.
-        return SessionError::Unknown.into_response(None);
+        return SessionRefusal::Unknown.into_response(None);
     }
     let client = proxy.session_clients.of(by, message).await;
     // An unknown client changes nothing, and without this branch each message would clone the requester.
@@ -200,7 +200,7 @@ pub(super) async fn other(
     }
     if proxy.session_owners.is_of_another(by, &parts.headers).await {
         // As for one that never was.
-        return SessionError::Unknown.into_response(None);
+        return SessionRefusal::Unknown.into_response(None);
     }
     let is_get = parts.method == Method::GET;
     if parts.method == Method::DELETE {

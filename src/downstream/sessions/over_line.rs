@@ -17,7 +17,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::get_stream::{OwnMessages, read};
 use super::hosted;
-use super::session_error::SessionError;
+use super::session_refusal::SessionRefusal;
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{LegacyMessage, Unclear};
@@ -52,7 +52,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
         return response::empty(StatusCode::NOT_ACCEPTABLE);
     }
     let Some(own_messages) = OwnMessages::of(proxy, by, &parts.headers) else {
-        return SessionError::Unnamed.into_response(None);
+        return SessionRefusal::Unnamed.into_response(None);
     };
     // The newest stream replaces an older one: that the older one is dead is noticed late.
     let events = stream::unfold(session.read_mailbox(), |mut mailbox| async {
@@ -99,7 +99,7 @@ pub(super) async fn post(
             return if told {
                 response::empty(StatusCode::ACCEPTED)
             } else {
-                SessionError::Unknown.into_response(None)
+                SessionRefusal::Unknown.into_response(None)
             };
         }
     };
@@ -248,11 +248,11 @@ fn find(
     proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
-) -> Result<Arc<LineSession>, SessionError> {
-    let id = headers.get(SESSION_ID).ok_or(SessionError::Unnamed)?;
+) -> Result<Arc<LineSession>, SessionRefusal> {
+    let id = headers.get(SESSION_ID).ok_or(SessionRefusal::Unnamed)?;
     let id = id.to_str().unwrap_or_default();
     let session = proxy.upstream.session(id, *by.caller.as_bytes());
-    let session = session.ok_or(SessionError::Unknown)?;
+    let session = session.ok_or(SessionRefusal::Unknown)?;
     // All requests of the session share the line, which uses the newest token that its caller has shown.
     session.renew(by.credentials.as_ref());
     Ok(session)
@@ -260,7 +260,7 @@ fn find(
 
 fn refused(asked: &ClientRequest<'_>, untaken: AcceptError) -> Response<Body> {
     match untaken {
-        AcceptError::Over => SessionError::Unknown.into_response(None),
+        AcceptError::Over => SessionRefusal::Unknown.into_response(None),
         AcceptError::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }

@@ -1,4 +1,4 @@
-//! Facts about the sessions at the server, each known since the `initialize` that began the session.
+//! Facts about the sessions at the server, each read from the `initialize` that began the session.
 //!
 //! The replica that passed the `initialize` remembers the fact, and passes it to the others by a value in the store.
 
@@ -18,13 +18,13 @@ use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, Quotas};
 use crate::upstream::client_session::newest::NewestSessions;
 
-/// The time that a request waits for the store. Without the value the fact is not known.
+/// The time that a request waits for the store. Without the value there is no fact.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The time that the fact counts as not known after the store had no value.
+/// The time that a session counts as one without a fact after the store had no value.
 const ASKED_AGAIN: Duration = Duration::from_secs(10);
 
-/// The values of one caller that one process writes. Beyond them, the other replicas do not know the fact.
+/// The values of one caller that one process writes. Beyond them, the other replicas do without the fact.
 const OF_CALLER_MAX: u64 = 5_000;
 
 /// A fact about a session, and its form in the store.
@@ -48,7 +48,7 @@ pub trait SessionFact: Copy + PartialEq {
 /// The facts of one kind about the newest sessions.
 #[derive(Debug)]
 pub struct SessionFacts<F> {
-    newest: Mutex<NewestSessions<SessionKey, Remembered<F>>>,
+    newest: Mutex<NewestSessions<SessionKey, RememberedFact<F>>>,
     /// The values that this process wrote.
     written: Quotas,
     kv: KeyValue,
@@ -57,7 +57,7 @@ pub struct SessionFacts<F> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Remembered<F> {
+struct RememberedFact<F> {
     /// `None`: the store had no value.
     fact: Option<F>,
     since: Instant,
@@ -65,7 +65,7 @@ struct Remembered<F> {
     counted_until_ms: Option<u64>,
 }
 
-impl<F> Remembered<F> {
+impl<F> RememberedFact<F> {
     fn new(fact: Option<F>, counted_until_ms: Option<u64>) -> Self {
         Self {
             fact,
@@ -110,7 +110,7 @@ impl<F: SessionFact> SessionFacts<F> {
         let fact = stored.or_else(|| known.and_then(|known| known.fact));
         // A store that did not answer counts as one without a value, so that it does not delay each request.
         let counted_until_ms = known.and_then(|known| known.counted_until_ms);
-        let known = Remembered::new(fact, counted_until_ms);
+        let known = RememberedFact::new(fact, counted_until_ms);
         self.newest.lock().remember(session, known);
         fact
     }
@@ -128,7 +128,7 @@ impl<F: SessionFact> SessionFacts<F> {
             let before = newest.find(&session).and_then(|known| known.fact);
             let differs = before.is_some_and(|before| before != fact);
             let fact = F::SEVERAL.filter(|_| differs).unwrap_or(fact);
-            newest.remember(session, Remembered::new(Some(fact), counted_until_ms));
+            newest.remember(session, RememberedFact::new(Some(fact), counted_until_ms));
             fact
         };
         if !is_shared {
@@ -138,7 +138,7 @@ impl<F: SessionFact> SessionFacts<F> {
         // Not an error of the request: this replica has the fact, and the others do without it.
         if !matches!(timeout(PATIENCE, sharing).await, Ok(Ok(()))) {
             let fact = std::any::type_name::<F>();
-            tracing::debug!(fact, "replicas were not told a fact about a session");
+            tracing::debug!(fact, "cannot share a fact about a session");
         }
     }
 
@@ -157,7 +157,7 @@ impl<F: SessionFact> SessionFacts<F> {
                 if before.is_none_or(|before| before == value) {
                     return Ok(());
                 }
-                let known = Remembered::new(Some(several), None);
+                let known = RememberedFact::new(Some(several), None);
                 self.newest.lock().remember(session, known);
                 value = several.value().unwrap_or_default();
             }

@@ -24,7 +24,7 @@ use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, Rpc, undecided};
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::calls::carry;
-use crate::downstream::sessions::session_error::SessionError;
+use crate::downstream::sessions::session_refusal::SessionRefusal;
 use crate::downstream::tasks::v2025;
 use crate::downstream::{companion, tools};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -103,7 +103,7 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
     }
     // In the store first: if that fails, the calls go on, and the client can send its DELETE again.
     if let Err(error) = session.end(proxy).await {
-        return SessionError::from(error).into_response(None);
+        return SessionRefusal::from(error).into_response(None);
     }
     // Ends the calls of this replica at once. Those of other replicas end with the change that was announced.
     proxy.calls.end(session.key);
@@ -139,7 +139,7 @@ async fn on_session(
     headers: &HeaderMap,
     body: &Bytes,
     message: &LegacyMessage<'_>,
-) -> Result<Response<Body>, SessionError> {
+) -> Result<Response<Body>, SessionRefusal> {
     Ok(match message {
         LegacyMessage::Request(request) if !request.has_id() => response::refuse(
             StatusCode::BAD_REQUEST,
@@ -184,7 +184,7 @@ async fn answer(
     headers: &HeaderMap,
     session: Session,
     request: &Request<'_>,
-) -> Result<Response<Body>, SessionError> {
+) -> Result<Response<Body>, SessionRefusal> {
     let id = request.id.get();
     let by = &by.known_as(session.client());
     let tool = request.name().filter(|_| request.method == "tools/call");
@@ -290,7 +290,7 @@ async fn change(
     session: &Session,
     op: SessionOp,
     params: &Object<'_>,
-) -> Result<(), SessionError> {
+) -> Result<(), SessionRefusal> {
     match op {
         SessionOp::Ping => Ok(()),
         SessionOp::SetLogLevel => set_level(proxy, session, params).await,
@@ -303,10 +303,10 @@ async fn set_level(
     proxy: &Arc<Proxy>,
     session: &Session,
     params: &Object<'_>,
-) -> Result<(), SessionError> {
+) -> Result<(), SessionRefusal> {
     let level = params.get_str("level").unwrap_or_default();
     if !meta::is_log_level(&level) {
-        return Err(SessionError::Params(
+        return Err(SessionRefusal::Params(
             "Invalid params: level is none that is known",
         ));
     }
@@ -315,7 +315,7 @@ async fn set_level(
         true
     });
     if !changed.await? {
-        return Err(SessionError::Params(
+        return Err(SessionRefusal::Params(
             "Invalid params: too much is remembered of this client's sessions",
         ));
     }
@@ -328,12 +328,14 @@ async fn subscribe(
     session: &Session,
     params: &Object<'_>,
     wants: bool,
-) -> Result<(), SessionError> {
+) -> Result<(), SessionRefusal> {
     let Some(uri) = params.get_str("uri") else {
-        return Err(SessionError::Params("Invalid params: uri must be a string"));
+        return Err(SessionRefusal::Params(
+            "Invalid params: uri must be a string",
+        ));
     };
     if uri.len() > URI_BYTES_MAX {
-        return Err(SessionError::Params("Invalid params: uri is too long"));
+        return Err(SessionRefusal::Params("Invalid params: uri is too long"));
     }
     let changed = session.change(proxy, |entry| {
         if wants {
@@ -345,7 +347,7 @@ async fn subscribe(
         entry.uris.len() <= URIS_MAX
     });
     if !changed.await? {
-        return Err(SessionError::Params(
+        return Err(SessionRefusal::Params(
             "Invalid params: too many resources are subscribed to",
         ));
     }

@@ -16,7 +16,7 @@ use super::lifetimes;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::sessions::session_error::SessionError;
+use crate::downstream::sessions::session_refusal::SessionRefusal;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
@@ -123,18 +123,18 @@ impl Session {
         proxy: &Arc<Proxy>,
         by: &Requester,
         headers: &HeaderMap,
-    ) -> Result<Self, SessionError> {
-        let id = headers.get(SESSION_ID).ok_or(SessionError::Unnamed)?;
+    ) -> Result<Self, SessionRefusal> {
+        let id = headers.get(SESSION_ID).ok_or(SessionRefusal::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
-        let key = by.session.ok_or(SessionError::Unknown)?;
+        let key = by.session.ok_or(SessionRefusal::Unknown)?;
         // A server that turned out to have sessions has this client's, too.
         let has_sessions = proxy.upstream.known_era() == Some(Era::Legacy);
         if has_sessions || !id.starts_with(PREFIX) {
-            return Err(SessionError::Unknown);
+            return Err(SessionRefusal::Unknown);
         }
         let mut session = Self::load(proxy, id, by.caller, key)
             .await?
-            .ok_or(SessionError::Unknown)?;
+            .ok_or(SessionRefusal::Unknown)?;
         session.renew(proxy).await?;
         Ok(session)
     }
@@ -183,7 +183,7 @@ impl Session {
     }
 
     /// Moves the session's expiry on, unless that was done a short time ago. A change moves it on, too.
-    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), SessionError> {
+    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), SessionRefusal> {
         let now_ms = proxy.runner.ledger().now_ms();
         let is_fresh = self.entry.lasts_ms == lifetimes::FRESH_MS;
         if !is_fresh && now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
@@ -218,9 +218,9 @@ impl Session {
         &self,
         proxy: &Arc<Proxy>,
         change: impl Fn(&mut SessionEntry) -> bool,
-    ) -> Result<bool, SessionError> {
+    ) -> Result<bool, SessionRefusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let mut now = self.reload(proxy).await?.ok_or(SessionError::Unknown)?;
+            let mut now = self.reload(proxy).await?.ok_or(SessionRefusal::Unknown)?;
             if !change(&mut now.entry) {
                 return Ok(false);
             }
@@ -236,7 +236,7 @@ impl Session {
             // This change was not written, so its size must not stay counted.
             now.resize(proxy, (after, before));
         }
-        Err(SessionError::Store)
+        Err(SessionRefusal::Store)
     }
 
     /// Counts the new size of the session among its caller's. False: with it, the sessions of the caller would be

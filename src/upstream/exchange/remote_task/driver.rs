@@ -16,22 +16,22 @@ use crate::mcp::json::Object;
 use crate::unfold::Unfold;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
 use crate::upstream::exchange::remote_task::{
-    BeginRequest, CreatedTask, INTERVAL_MAX, LOST, RemoteEnd, TaskAnswer, TaskCodec,
+    BeginRequest, CreatedTask, INTERVAL_MAX, LOST, RemoteAnswer, RemoteEnd, TaskCodec,
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
 use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
 
-/// The time between polls if the server does not say.
+/// The time between polls if the server asks for none.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Requests in a row that may fail before the task is given up.
 const FAILURES_MAX: u32 = 5;
 
-/// How often raincheck tries to send a client's answer to the server.
+/// The most requests with one answer of a client.
 const UPDATES_MAX: usize = 2;
 
-/// How long a cancel waits for the task that the server may be making.
+/// The time that a cancel waits for the task that the server may be making.
 const CREATE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The requests of one call.
@@ -77,8 +77,8 @@ pub(super) enum TaskStage {
 
 pub(super) struct FollowedTask {
     id: Arc<str>,
-    polls: BoxStream<'static, TaskAnswer>,
-    /// The request for the result; `None` until the next poll says whether to ask again.
+    polls: BoxStream<'static, RemoteAnswer>,
+    /// The request for the result; `None` from its failure to the next poll.
     fetching: Option<Exchange>,
     /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
     /// client wait.
@@ -171,11 +171,11 @@ impl<C: TaskCodec> RemoteTask<C> {
             Some(polled) = task.polls.next() => polled,
         };
         match polled {
-            TaskAnswer::Result(state) => self.on_state(task, &state),
+            RemoteAnswer::Result(state) => self.on_state(task, &state),
             // A poll that fails does not matter while the result is awaited.
-            TaskAnswer::Refused | TaskAnswer::None if task.fetching.is_some() => {}
-            TaskAnswer::Refused => return Some(Event::Failed(LOST)),
-            TaskAnswer::None => {
+            RemoteAnswer::Refused | RemoteAnswer::None if task.fetching.is_some() => {}
+            RemoteAnswer::Refused => return Some(Event::Failed(LOST)),
+            RemoteAnswer::None => {
                 task.failures += 1;
                 if task.failures >= FAILURES_MAX {
                     // Nothing fetches the result any more, so the server need not go on.
@@ -322,11 +322,11 @@ impl<C: TaskCodec> Control for TaskControl<C> {
             };
         };
         for _ in 0..UPDATES_MAX {
-            match TaskAnswer::to(begin(update.clone())).await {
-                TaskAnswer::Result(_) => return Ok(()),
-                TaskAnswer::Refused => break,
+            match RemoteAnswer::to(begin(update.clone())).await {
+                RemoteAnswer::Result(_) => return Ok(()),
+                RemoteAnswer::Refused => break,
                 // A server that has the answer already refuses it a second time.
-                TaskAnswer::None => {}
+                RemoteAnswer::None => {}
             }
         }
         Err(LOST)
@@ -357,20 +357,20 @@ struct Polls<C> {
 }
 
 impl<C: TaskCodec> Unfold for Polls<C> {
-    type Item = TaskAnswer;
+    type Item = RemoteAnswer;
 
-    async fn next(&mut self) -> Option<TaskAnswer> {
+    async fn next(&mut self) -> Option<RemoteAnswer> {
         // The answer that creates the task has its state already, so the first poll comes after a pause, too.
         tokio::time::sleep(self.interval).await;
-        let polled = TaskAnswer::to(self.requests.about(&self.id, "tasks/get")).await;
+        let polled = RemoteAnswer::to(self.requests.about(&self.id, "tasks/get")).await;
         match &polled {
-            TaskAnswer::Result(state) => {
+            RemoteAnswer::Result(state) => {
                 let state = Object::parse(state.get()).unwrap_or_default();
                 let asked_for = self.requests.codec.interval(&state);
                 self.interval = asked_for.unwrap_or(self.interval);
             }
-            TaskAnswer::Refused => {}
-            TaskAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
+            RemoteAnswer::Refused => {}
+            RemoteAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
         }
         Some(polled)
     }

@@ -22,7 +22,7 @@ mod status_message;
 const INTERVAL_MIN: Duration = Duration::from_millis(250);
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// How long a server may take to answer about its task.
+/// The time that a server has to answer about its task.
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins one request at the server.
@@ -81,14 +81,14 @@ enum RemoteEnd {
 }
 
 /// The server's answer to a request about its task.
-enum TaskAnswer {
+enum RemoteAnswer {
     Result(Box<RawValue>),
-    /// The server does not know the task, or knows nothing of tasks.
+    /// The server has no such task, or does not support tasks.
     Refused,
     None,
 }
 
-impl TaskAnswer {
+impl RemoteAnswer {
     async fn to(mut request: Exchange) -> Self {
         let asking = async {
             while let Some(event) = request.events.next().await {
@@ -121,7 +121,7 @@ fn interval_of(task: &Object<'_>, name: &str) -> Option<Duration> {
     Some(said.clamp(INTERVAL_MIN, INTERVAL_MAX))
 }
 
-/// Returns `true` if the server has no such task, or knows nothing of tasks.
+/// Returns `true` if the server has no such task, or does not support tasks.
 fn is_unknown(error: &UpstreamError) -> bool {
     let number = result::error_code(&error.error);
     // -32602 is the error for an unknown task (2025-11-25, Tasks).

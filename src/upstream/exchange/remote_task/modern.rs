@@ -39,8 +39,8 @@ impl TaskCodec for ModernTasks {
         })
     }
 
-    /// A request about the task. It has the call's own `_meta`, so that the server sees a client that knows
-    /// tasks.
+    /// A request about the task. It has the call's own `_meta`, so that the server sees a client that
+    /// declares tasks.
     fn about(&self, call: &UpstreamRequest, id: &str, method: &str) -> UpstreamRequest {
         let mut params = Writer::object();
         params.str("taskId", id);

@@ -11,7 +11,7 @@ use crate::telemetry::repeats::OF_OUTAGE;
 
 /// Why a request on a session is refused.
 #[derive(Debug)]
-pub(super) enum SessionError {
+pub(super) enum SessionRefusal {
     Unnamed,
     Unknown,
     Store,
@@ -19,14 +19,14 @@ pub(super) enum SessionError {
     Params(&'static str),
 }
 
-impl From<StoreError> for SessionError {
+impl From<StoreError> for SessionRefusal {
     fn from(error: StoreError) -> Self {
         tracing::warn!(name: OF_OUTAGE, %error, "cannot read a session: the store does not answer");
         Self::Store
     }
 }
 
-impl SessionError {
+impl SessionRefusal {
     /// `id`: the id of a request. `None`: nothing else has an answer of its own.
     pub(super) fn into_response(self, id: Option<&RawValue>) -> Response<Body> {
         match (self, id) {

@@ -27,6 +27,7 @@ pub mod downstream;
 pub mod failpoint;
 pub mod http_address;
 pub mod io_reason;
+pub mod jobs;
 pub mod lock;
 pub mod mcp;
 #[cfg(test)]

@@ -112,6 +112,7 @@ fn call(tool: &str) -> UpstreamRequest {
         retry: None,
         answer_patience: None,
         native_task: false,
+        job: None,
         pin: None,
     }
 }
@@ -138,7 +139,7 @@ async fn outcome_of(mut exchange: Exchange) -> String {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
-            | Event::Resumable
+            | Event::Resumable(_)
             | Event::Later(_) => {}
             Event::Result(result) => return format!("result {}", result.get()),
             Event::Error(error) => return format!("error {} {}", error.status, error.error.get()),

@@ -24,6 +24,7 @@ impl ChangedSetting {
             "tasks.companion_tools" | "tasks.companion_prefix" => false,
             "telemetry.log"
             | "telemetry.access_log"
+            | "jobs"
             | "upstream.concurrency"
             | "upstream.queue" => true,
             setting => ["tasks.", RULES, "limits."]
@@ -151,7 +152,7 @@ fn live_shown(before: &Value, next: &Value) -> Value {
             put(to, key, from.and_then(|from| from.get(key)));
         }
     };
-    for section in ["tasks", "tools", "limits"] {
+    for section in ["tasks", "tools", "jobs", "limits"] {
         take(section, None);
     }
     take("upstream", Some("concurrency"));

@@ -23,8 +23,8 @@ use super::settings_upstream::{
 };
 use super::source::Source;
 use super::{
-    auth, companion, credentials, events, file, ignored, notify, public, rules, store, telemetry,
-    unused, wrapped,
+    auth, companion, credentials, events, file, ignored, jobs, notify, public, rules, store,
+    telemetry, unused, wrapped,
 };
 
 impl Config {
@@ -47,7 +47,10 @@ impl Config {
             }
             usual_file(&listen, &upstream, host).map(Location::Embedded)
         };
-        let rules = rules::rules(&file.tasks, file.tools)?.within(upstream.concurrency);
+        let jobs = jobs::jobs(file.jobs)?;
+        let rules = rules::rules(&file.tasks, file.tools)?
+            .within(upstream.concurrency)
+            .with_jobs(jobs);
         let auth = auth::auth(file.auth, &listen)?;
         // The one client of a pipe is never asked.
         if !for_one_client {

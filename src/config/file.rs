@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::file_auth::Auth;
+use super::file_jobs::Job;
 use super::file_notify::Notify;
 use super::file_store::Store;
 use super::file_telemetry::Telemetry;
@@ -30,6 +31,7 @@ pub(super) struct File {
     pub(super) store: Store,
     pub(super) tasks: Terms,
     pub(super) tools: Vec<ToolRule>,
+    pub(super) jobs: Vec<Job>,
     pub(super) notify: Vec<Notify>,
     pub(super) events: Events,
     pub(super) replica: Replica,

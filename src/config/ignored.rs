@@ -78,10 +78,13 @@ fn with_right_prefix(name: &str) -> Option<String> {
 
 /// Returns the advice for a variable without `__`. `None`: the variable is a setting, or none of ours.
 fn advice(rest: &str) -> Option<String> {
-    if rest == "TOOLS" || rest.starts_with("TOOLS_") {
-        let text =
-            "[[tools]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML";
-        return Some(text.into());
+    for (list, name) in [("tools", "TOOLS"), ("jobs", "JOBS")] {
+        let behind = rest.strip_prefix(name);
+        if behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('_')) {
+            return Some(format!(
+                "[[{list}]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML"
+            ));
+        }
     }
     if rest == "NOTIFY" || rest.starts_with("NOTIFY_") {
         return Some("[[notify]] has no form in the environment: write it in the file".into());

@@ -148,6 +148,7 @@ fn key(path: &[String]) -> String {
 fn in_list(path: &[String]) -> Option<(&'static str, &[String])> {
     match path {
         [tools, rest @ ..] if tools == "tools" => Some(("tools", rest)),
+        [jobs, rest @ ..] if jobs == "jobs" => Some(("jobs", rest)),
         [notify, rest @ ..] if notify == "notify" => Some(("notify", rest)),
         [auth, jwt, rest @ ..] if auth == "auth" && jwt == "jwt" => Some(("auth.jwt", rest)),
         _ => None,

@@ -8,8 +8,9 @@ use figment::value::Value;
 use super::layer::Layer;
 use super::problem::{ConfigError, ENVIRONMENT, ENVIRONMENT_PREFIX};
 
-/// The one key of a file of rules.
+/// The keys of a file of rules.
 const TOOLS: &str = "tools";
+const JOBS: &str = "jobs";
 
 /// The layer of the rules that one of these layers names. `None`: none of them does.
 ///
@@ -18,9 +19,11 @@ const TOOLS: &str = "tools";
 pub(super) fn layer(layers: &[Layer]) -> Result<Option<Layer>, ConfigError> {
     let file = named(layers, "rules_file");
     let text = named(layers, "rules");
-    let own = layers
-        .iter()
-        .find(|layer| layer.settings.contains_key(TOOLS));
+    let own = [TOOLS, JOBS].into_iter().find_map(|key| {
+        let mut written = layers.iter();
+        let layer = written.find(|layer| layer.settings.contains_key(key))?;
+        Some((key, layer))
+    });
     let both = |one: &str, other: String| {
         let text = format!(
             "{one}: and {other} are both set; rules come from one place only, take one of them out"
@@ -36,13 +39,14 @@ pub(super) fn layer(layers: &[Layer]) -> Result<Option<Layer>, ConfigError> {
         }
         (None, Some((place, text))) => (Layer::of_text(place.clone(), text)?, place),
     };
-    if let Some(own) = own {
-        return both(&place, format!("[[tools]] of {}", own.name));
+    if let Some((key, own)) = own {
+        return both(&place, format!("[[{key}]] of {}", own.name));
     }
-    if let Some(other) = rules.settings.keys().find(|key| *key != TOOLS) {
+    let is_other = |key: &&String| *key != TOOLS && *key != JOBS;
+    if let Some(other) = rules.settings.keys().find(is_other) {
         let name = &rules.name;
         return Err(ConfigError::new(format!(
-            "{name}: {other}: only rules stand here, as [[tools]]; all else belongs into the file of --config"
+            "{name}: {other}: only rules stand here, as [[tools]] and [[jobs]]; all else belongs into the file of --config"
         )));
     }
     Ok(Some(rules))

@@ -187,6 +187,9 @@ fn of_kind(kind: &str) -> Option<(Value, String)> {
             "1",
         ),
         "a text" => (json!({"type": ["string", "number", "boolean"]}), "x"),
+        "a text, a list of texts or a table" => {
+            (json!({"type": ["string", "array", "object"]}), "/x")
+        }
         "a text or a list of texts" => {
             let list = json!({"type": "array", "items": {"type": "string"}});
             (json!({"anyOf": [{"type": "string"}, list]}), "x")

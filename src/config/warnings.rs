@@ -60,6 +60,29 @@ pub fn without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = St
     })
 }
 
+/// Warns of rules for jobs that are off: the server lacks a tool of theirs.
+pub fn jobs_without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = String> {
+    let entries = rules.jobs().entries().enumerate();
+    let entries = entries.filter(|_| !tools.is_empty());
+    entries.filter_map(|(place, (start, rule))| {
+        let place = place + 1;
+        let is_listed = |name: &str| tools.iter().any(|tool| tool == name);
+        if !tools
+            .iter()
+            .any(|tool| start.globs.iter().any(|glob| glob.is_match(tool)))
+        {
+            return Some(format!(
+                "[[jobs]] #{place}: the server has no tool that start names"
+            ));
+        }
+        let missing = rule.helpers().find(|helper| !is_listed(&helper.tool))?;
+        Some(format!(
+            "[[jobs]] #{place} is off: the server has no tool {:?}",
+            missing.tool
+        ))
+    })
+}
+
 /// Warns if the listener is reachable from other machines and no `Host` of theirs is allowed.
 fn nobody_gets_in(config: &Config) -> Option<String> {
     let listen = &config.listen;

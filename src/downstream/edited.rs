@@ -67,7 +67,7 @@ impl AnswerEdit {
         says_tasks: bool,
         ours: Option<&str>,
     ) -> Option<Self> {
-        if !says_tasks && ours.is_none() && !by.rules.sets_result_sizes() {
+        if !says_tasks && ours.is_none() && !by.rules.edits_list() {
             return None;
         }
         let tasks = says_tasks.then(|| Advertised::in_tools(proxy, by));
@@ -110,7 +110,7 @@ impl AnswerEdit {
             return result;
         };
         let (proxy, by) = (&self.proxy, &self.by);
-        let result = companion::with_sizes(&by.rules, result);
+        let result = companion::by_rules(&by.rules, result);
         match &page.ours {
             Some(ours) => companion::with_ours(proxy, by, ours, result, page.is_first).await,
             None => result,
@@ -282,6 +282,6 @@ fn list_in_place(proxy: &Proxy, asked: &ModernCall<'_>, how: Listed) -> Option<B
         Listed::MaybeEmpty => discover::empty(&asked.modern.request.method),
         // The server has no events, which must not hide raincheck's own.
         Listed::WithEvents => raw(ours_alone(delivery(proxy, asked.by))).ok(),
-        Listed::WithOurs | Listed::WithSizes => None,
+        Listed::WithOurs | Listed::ByRules => None,
     }
 }

@@ -182,6 +182,8 @@ pub enum Reason {
     UpstreamTooDeep,
     /// The request waited for a session or a process, and none became free in time.
     SessionsInUse,
+    /// The tools of a job did not say how it goes, for too long a time, or do not know the job any more.
+    JobLost,
     StoreLost,
     AnswerRefused,
     Busy,
@@ -204,6 +206,7 @@ impl Reason {
             Self::UpstreamTooLarge => "upstream_too_large",
             Self::UpstreamTooDeep => "upstream_too_deep",
             Self::SessionsInUse => "sessions_in_use",
+            Self::JobLost => "job_lost",
             Self::StoreLost => "store_lost",
             Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
@@ -225,7 +228,7 @@ impl Reason {
 
     /// Every reason that clients can meet, in the order of docs/errors.md. Reasons that share a word are
     /// listed once.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::UpstreamUnreachable,
         Self::UpstreamUnauthorized,
         Self::UpstreamHttp,
@@ -236,6 +239,7 @@ impl Reason {
         Self::SessionsInUse,
         Self::Deadline,
         Self::AnswerRefused,
+        Self::JobLost,
         Self::OwnerLost,
         Self::Shutdown,
         Self::StoreLost,
@@ -287,6 +291,10 @@ impl Reason {
                 "The client refused to answer a question without which the call cannot go on.",
                 "unknown",
             ),
+            Self::JobLost => (
+                "The status tool of a [job](jobs.md) gave no good answer for `poll.lost_after`, or does not know the job.",
+                "unknown",
+            ),
             Self::OwnerLost => (
                 "The raincheck that carried the call died.",
                 "none if the call had not been sent, otherwise unknown",
@@ -335,6 +343,7 @@ impl Reason {
                 "All sessions of the server are in use (upstream.sessions_max, or upstream.children_max \
                  for a program)"
             }
+            Self::JobLost => "The job that this call started could not be followed to its end",
             Self::StoreLost => "The proxy's store could not keep this task",
             Self::AnswerRefused => "The client refused to answer a question of the server",
             Self::Busy => "Too many calls are under way",

@@ -11,6 +11,8 @@ pub enum FailureDetail {
     Text(&'static str),
     /// The part that could not be read, and its place.
     Flaw(Flaw),
+    /// The id of a job at the server.
+    Job(Box<str>),
     /// An HTTP refusal, or an answer that was none of MCP.
     Http {
         status: u16,
@@ -24,7 +26,7 @@ impl FailureDetail {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Http { status, .. } => Some(*status),
-            Self::Text(_) | Self::Flaw(_) => None,
+            Self::Text(_) | Self::Flaw(_) | Self::Job(_) => None,
         }
     }
 
@@ -44,6 +46,7 @@ impl fmt::Display for FailureDetail {
         match self {
             Self::Text(text) => f.write_str(text),
             Self::Flaw(flaw) => flaw.fmt(f),
+            Self::Job(id) => write!(f, "job {id}"),
             Self::Http { status, text } if text.is_empty() => write!(f, "HTTP {status}"),
             Self::Http { status, text } => write!(f, "HTTP {status} {text}"),
         }

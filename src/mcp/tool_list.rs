@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::json::{Object, is_object, place_of, set};
+use super::json::{Object, is_object, place_of, quote, set};
 
 /// The name, in the `_meta` of a tool, of the size up to which Claude Code puts the tool's result into the context of
 /// its model.
@@ -48,9 +48,54 @@ pub fn with_result_sizes(page: &str, size_of: impl Fn(&str) -> Option<u32>) -> O
     })
 }
 
+/// What stands before the description of a tool that starts jobs.
+const BY_ITSELF: &str =
+    "The result comes by itself when the job has ended: there is nothing to poll.";
+
+/// The page for clients whose jobs are followed: tools that start jobs say so, and have no output schema, because their
+/// result is that of another tool. Hidden tools are left out. `None`: the page stays.
+pub fn with_jobs(
+    page: &str,
+    starts: impl Fn(&str) -> bool,
+    is_hidden: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let tools = Object::parse(page).ok()?.get("tools")?.get();
+    let listed: Vec<&RawValue> = serde_json::from_str(tools).ok()?;
+    let mut changes = false;
+    let mut all = Vec::with_capacity(listed.len());
+    for tool in listed {
+        let read = Object::parse(tool.get()).unwrap_or_default();
+        let name = read.get_str("name").unwrap_or_default();
+        if is_hidden(&name) {
+            changes = true;
+        } else if starts(&name) {
+            changes = true;
+            let described = read.get_str("description").unwrap_or_default();
+            let described = format!("{BY_ITSELF} {described}");
+            let bare = read.render_filtered(|key| key != "outputSchema");
+            all.push(set(&bare, "description", &quote(described.trim_end())).ok()?);
+        } else {
+            all.push(tool.get().to_owned());
+        }
+    }
+    changes.then(|| set(page, "tools", &format!("[{}]", all.join(","))).ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tool_that_starts_jobs_says_so_and_hidden_ones_are_left_out() {
+        let page = r#"{"tools":[{"name":"a","description":"Exports.","outputSchema":{}}, {"name":"b"},{"name":"c","n":1.0}],"x":1}"#;
+        let starts = |name: &str| name == "a";
+        assert_eq!(
+            with_jobs(page, starts, |name| name == "b").unwrap(),
+            r#"{"tools":[{"name":"a","description":"The result comes by itself when the job has ended: there is nothing to poll. Exports."},{"name":"c","n":1.0}],"x":1}"#
+        );
+        assert_eq!(with_jobs(page, |_| false, |_| false), None);
+        assert_eq!(with_jobs("{}", starts, |_| true), None);
+    }
 
     #[test]
     fn a_size_is_set_and_every_other_byte_stays() {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::json::{Fault, Object, string};
@@ -23,6 +24,28 @@ pub struct Tool {
     pub repeats: Option<Repeats>,
     /// The cases in which a legacy server runs the tool as a task of its own (2025-11-25, Tasks).
     pub own_task: OwnTask,
+    pub arguments: Box<[ToolArgument]>,
+    /// The server says that the tool may destroy something.
+    pub is_destructive: bool,
+}
+
+/// An argument that the schema of a tool names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolArgument {
+    pub name: Box<str>,
+    pub kind: ArgumentKind,
+    pub required: bool,
+}
+
+/// The type of an argument, as far as raincheck gives it a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArgumentKind {
+    Text,
+    Number,
+    List,
+    /// Any other type, or several.
+    Other,
 }
 
 impl Tool {
@@ -96,13 +119,14 @@ impl Tools {
                 continue;
             };
             let mut mirrored = Vec::new();
-            if let Some(schema) = tool.get_object("inputSchema") {
-                collect(&schema, &mut Vec::new(), &mut mirrored);
-            }
+            let schema = tool.get_object("inputSchema").unwrap_or_default();
+            collect(&schema, &mut Vec::new(), &mut mirrored);
             let known = Tool {
                 mirrored,
                 repeats: repeats(&tool),
                 own_task: own_task(&tool),
+                arguments: arguments(&schema),
+                is_destructive: hints(&tool, "destructiveHint"),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());
@@ -122,12 +146,39 @@ fn own_task(tool: &Object<'_>) -> OwnTask {
 }
 
 fn repeats(tool: &Object<'_>) -> Option<Repeats> {
-    let hints = tool.get_object("annotations").unwrap_or_default();
-    let says = |hint| hints.get(hint).is_some_and(|raw| raw.get() == "true");
-    if says("readOnlyHint") {
+    if hints(tool, "readOnlyHint") {
         return Some(Repeats::ReadOnly);
     }
-    says("idempotentHint").then_some(Repeats::Idempotent)
+    hints(tool, "idempotentHint").then_some(Repeats::Idempotent)
+}
+
+/// Returns `true` if that annotation of the tool is true.
+fn hints(tool: &Object<'_>, hint: &str) -> bool {
+    let hints = tool.get_object("annotations").unwrap_or_default();
+    hints.get(hint).is_some_and(|raw| raw.get() == "true")
+}
+
+/// The arguments at the root of a schema.
+fn arguments(schema: &Object<'_>) -> Box<[ToolArgument]> {
+    let required = schema.get("required").map_or("[]", RawValue::get);
+    let required: Vec<String> = serde_json::from_str(required).unwrap_or_default();
+    let properties = schema.get_object("properties").unwrap_or_default();
+    let all = properties.iter().map(|(name, property)| ToolArgument {
+        name: name.into(),
+        kind: kind(property),
+        required: required.iter().any(|it| it == name),
+    });
+    all.collect()
+}
+
+fn kind(property: &RawValue) -> ArgumentKind {
+    let property = Object::parse(property.get()).unwrap_or_default();
+    match property.get_str("type").as_deref() {
+        Some("string") => ArgumentKind::Text,
+        Some("integer" | "number") => ArgumentKind::Number,
+        Some("array") => ArgumentKind::List,
+        _ => ArgumentKind::Other,
+    }
 }
 
 /// Collects the mirrored arguments. Only arguments that are reachable by `properties` alone count

@@ -10,6 +10,7 @@ use super::admission::QueueFull;
 use super::call_claim::CallClaim;
 use super::client_note::ClientNote;
 use super::same_calls::RunningCall;
+use crate::jobs::JobCall;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::meta::without_idempotency_key;
 use crate::mcp::version::Era;
@@ -84,6 +85,8 @@ pub struct CallTerms {
     pub repeatable: bool,
     /// The server runs the tool as a task of its own.
     pub native_task: bool,
+    /// The call may start a job, which is followed to its end.
+    pub job: Option<Arc<JobCall>>,
     /// The call passed before: nothing of its request is known.
     pub has_passed: bool,
 }
@@ -100,6 +103,7 @@ impl CallTerms {
             answer_at: None,
             repeatable: false,
             native_task: false,
+            job: None,
             has_passed: false,
         }
     }
@@ -136,6 +140,7 @@ impl CallSpec {
     ) -> Self {
         outgoing.answer_patience = terms.rule.input_timeout_ms.map(Duration::from_millis);
         outgoing.native_task = terms.native_task;
+        outgoing.job.clone_from(&terms.job);
         if terms.claim.is_some() {
             // Others may join the call, and ask for progress.
             outgoing.wants_progress = true;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::JobCall;
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
 use crate::task::question::QuestionStage;
@@ -26,6 +27,8 @@ struct StoredRequest {
     param_headers: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "is_false")]
     native_task: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<Arc<JobCall>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -41,6 +44,7 @@ pub(super) fn store(outgoing: &UpstreamRequest) -> Result<Bytes, StoreError> {
         capabilities: Arc::clone(&outgoing.capabilities),
         name: outgoing.name.clone(),
         native_task: outgoing.native_task,
+        job: outgoing.job.clone(),
         param_headers: headers
             .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
             .collect(),
@@ -75,6 +79,7 @@ pub(super) fn next(
             // token.
             .with_progress(true)
             .for_call(answer_patience, request.native_task);
+    outgoing.job = request.job;
     outgoing.retry = (task.round > 0).then(|| retry(task));
     // The request that brought the answers may be of another trace.
     Ok(match &task.trace {

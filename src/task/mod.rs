@@ -11,6 +11,7 @@ pub mod gave_up;
 pub mod glob;
 pub mod id;
 pub mod input_rule;
+pub mod job_rules;
 pub mod large_results;
 pub mod last_news;
 pub mod log_terms;

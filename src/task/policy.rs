@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::glob::Glob;
 use super::input_rule::OnInputTimeout;
+use super::job_rules::JobRules;
 use super::large_results::ResultInline;
 use serde::{Deserialize, Serialize};
 
@@ -208,6 +209,7 @@ pub struct Rules {
     may_refuse: bool,
     /// `true` if a rule wants scopes of the client's credential.
     wants_scopes: bool,
+    jobs: Arc<JobRules>,
 }
 
 impl Rules {
@@ -222,7 +224,22 @@ impl Rules {
             wants_scopes,
             defaults,
             tools,
+            jobs: Arc::default(),
         }
+    }
+
+    /// With rules for tools that start jobs.
+    #[must_use]
+    pub fn with_jobs(self, jobs: JobRules) -> Self {
+        Self {
+            jobs: Arc::new(jobs),
+            ..self
+        }
+    }
+
+    /// The rules for tools that start jobs.
+    pub fn jobs(&self) -> &JobRules {
+        &self.jobs
     }
 
     /// With a limit of calls at the server, for all tools together.
@@ -275,10 +292,10 @@ impl Rules {
         tools.fold(self.defaults.retention_ms, u64::min)
     }
 
-    /// Returns `true` if any rule sets the size of results in `tools/list`. Otherwise the list stays as it is.
-    pub fn sets_result_sizes(&self) -> bool {
+    /// Returns `true` if any rule changes `tools/list`: the size of results, or the tools of jobs. Otherwise the list stays as it is.
+    pub fn edits_list(&self) -> bool {
         let mut rules = std::iter::once(&self.defaults).chain(self.entries());
-        rules.any(|rule| rule.max_result_size_chars.is_some())
+        !self.jobs.is_empty() || rules.any(|rule| rule.max_result_size_chars.is_some())
     }
 
     /// Returns `true` if a call of any tool may be refused. Then no message may reach the server unread.

@@ -40,7 +40,7 @@ impl Asking {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
-            | Event::Resumable
+            | Event::Resumable(_)
             | Event::Later(_) => return,
         };
         self.end(ending);

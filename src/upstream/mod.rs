@@ -47,7 +47,7 @@ pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;
 pub use port::{
-    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Question, Retry, UpstreamError,
+    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Keep, Question, Retry, UpstreamError,
     UpstreamRequest,
 };
 pub use seat::Seat;

@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
+use crate::jobs::JobCall;
 use crate::mcp::error::Failure;
 use crate::mcp::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use crate::upstream::credentials::Credentials;
@@ -51,6 +52,8 @@ pub struct UpstreamRequest {
     /// Ask a legacy server for a task of its own, and follow the task to its end (2025-11-25, Tasks). Declare
     /// the Tasks extension to a modern server, so that it may answer with a task.
     pub native_task: bool,
+    /// The call may start a job, which is followed to its end.
+    pub job: Option<Arc<JobCall>>,
     /// Requests of one pin use one session, or one process.
     pub pin: Option<Pin>,
 }
@@ -96,6 +99,7 @@ impl UpstreamRequest {
             retry: None,
             answer_patience: None,
             native_task: false,
+            job: None,
             pin: None,
         }
     }
@@ -195,6 +199,7 @@ impl UpstreamRequest {
             param_headers: [].into(),
             wants_progress: false,
             retry: None,
+            job: None,
             ..self.clone()
         }
     }
@@ -220,7 +225,7 @@ pub enum Event {
     /// A legacy server asks the client. It waits for [`Control::answer`].
     Question(Question),
     /// From now on, [`Control::resume_point`] returns the point from which another replica can fetch the answer.
-    Resumable,
+    Resumable(Keep),
     /// The server is busy and ran nothing: raincheck asks again after this pause. `None`: it has taken
     /// the call now.
     Later(Option<Duration>),
@@ -230,6 +235,15 @@ pub enum Event {
     Error(UpstreamError),
     /// There will be no answer. Nothing follows.
     Failed(Failure),
+}
+
+/// When a resume point is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// After a moment: the answer may come sooner.
+    Soon,
+    /// At once: the answer takes long, and nothing else names the job at the server.
+    AtOnce,
 }
 
 impl Event {
@@ -315,6 +329,11 @@ pub trait Control: Send + Sync {
     /// credentials would be needed, which are never stored.
     fn resume_point(&self) -> Option<Box<str>> {
         None
+    }
+
+    /// Returns `true` if another process carries the call on as well as this one, once it has the resume point.
+    fn moves_at_once(&self) -> bool {
+        false
     }
 
     /// This process has taken an adopted call over, and may close its session afterwards.

@@ -25,6 +25,8 @@ pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::Undecided;
+use crate::upstream::exchange::remote_task::BeginRequest;
+use crate::upstream::exchange::remote_task::job::AdoptedJob;
 use crate::upstream::exchange::{remote_task, session as session_exchange};
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
@@ -294,14 +296,18 @@ impl Upstream {
         let era = seat.era();
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let operation = self.operation(era, &outgoing);
-        let exchange = if outgoing.native_task && era == Era::Legacy {
+        let job = outgoing.job.clone();
+        let exchange = if job.is_some() || (outgoing.native_task && era == Era::Legacy) {
             let (server, first) = (self.server.clone(), Mutex::new(Some(seat.place)));
-            let begin = move |one| {
+            let begin: BeginRequest = Arc::new(move |one| {
                 // A task of the server's own takes several requests, and only the first has the seat of the call.
                 let place = first.lock().take().unwrap_or(SeatPlace::Any);
                 server.begin_at(era, one, place)
-            };
-            remote_task::legacy::begin(Arc::new(begin), outgoing)
+            });
+            match job {
+                Some(job) => remote_task::job::begin(begin, outgoing, job, era),
+                None => remote_task::legacy::begin(begin, outgoing),
+            }
         } else {
             self.server.begin_at(era, outgoing, seat.place)
         };
@@ -336,6 +342,10 @@ impl Upstream {
     /// Carries on a call that another process sent to a server that still runs it. `None`: this program did not
     /// write the resume point, or the process that the call ran in has gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
+        if let Some(job) = AdoptedJob::of(resume_point) {
+            let (server, era) = (self.server.clone(), job.era());
+            return Some(job.follow(Arc::new(move |one| server.begin(era, one)), caller));
+        }
         match self.server.transport() {
             ServerTransport::Posts(http_server) => session_exchange::adopt(
                 &http_server.sessions,

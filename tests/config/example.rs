@@ -38,6 +38,7 @@ fn whole_example(of_another: &[&str]) -> Config {
             };
             let is_setting = setting.starts_with("[[tools]]")
                 || setting.starts_with("[[auth.jwt]]")
+                || setting.starts_with("[[jobs]]")
                 || setting.starts_with("[[notify]]")
                 || setting
                     .split_once(" = ")
@@ -86,6 +87,8 @@ fn what_the_example_file_leaves_out_is_there_too() {
     let traces = config.telemetry.traces.unwrap();
     assert!(traces.roots.is_some() && traces.headers.len() == 1);
     assert_eq!(traces.resource[0].1, "tools");
+    let job = config.rules.jobs().rule("start_export", None).unwrap();
+    assert_eq!(&*job.status.tool, "get_export");
     let (rule, place) = config.rules.for_tool("build_all");
     assert_eq!(
         (rule.mode, rule.max_duration_ms, place),
@@ -110,6 +113,7 @@ fn the_example_file_names_every_setting() {
         "admin",
         "auth",
         "[auth.jwt]",
+        "[jobs]",
         "[notify]",
         "limits",
         "telemetry",

@@ -29,7 +29,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[task]\nmode = 'auto'",
         "config.toml: task: unknown key; did you mean tasks? accepted at the top level: listen, \
-             upstream, store, tasks, tools, notify, events, replica, drain, admin, auth, limits, telemetry",
+             upstream, store, tasks, tools, jobs, notify, events, replica, drain, admin, auth, limits, telemetry",
     ),
     (
         "[listen.tls]\ncert = 'x'",

@@ -32,6 +32,9 @@ fn rules_come_from_a_file_or_from_the_environment() {
 
     let environment = from_environment(&[("RAINCHECK_TASKS__RULES", RULES)]).unwrap();
     assert_eq!(mode_of(&environment, "build_all"), Mode::Always);
+
+    let jobs = in_file("[[jobs]]\nstart = \"a\"\nstatus = \"b\"", "").unwrap();
+    assert!(jobs.rules.jobs().may_start("a"));
 }
 
 #[test]
@@ -48,9 +51,13 @@ fn a_mistake_names_the_file_of_rules() {
         ("[[tools]\n", "RULES: line 1 is not TOML"),
         (
             "[tasks]\nmode = \"always\"",
-            "RULES: tasks: only rules stand here, as [[tools]]; all else belongs into the file of --config",
+            "RULES: tasks: only rules stand here, as [[tools]] and [[jobs]]; all else belongs into the file of --config",
         ),
         ("mode = \"always\"", "RULES: mode: only rules stand here"),
+        (
+            "[[jobs]]\nstart = \"a\"\nstatus = \"b\"\nid = \"job\"",
+            "RULES: [[jobs]] #1: id: \"job\" is not a pointer",
+        ),
     ] {
         let refusal = in_file(rules, "").unwrap_err();
         assert!(refusal.starts_with(said), "{refusal}");

@@ -13,7 +13,7 @@ use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::mcp::version::Era;
 use raincheck::runner::server::WrappedServer;
 use raincheck::upstream::{
-    Answer, Control, Event, Exchange, Question, Seat, Seating, UpstreamRequest,
+    Answer, Control, Event, Exchange, Keep, Question, Seat, Seating, UpstreamRequest,
 };
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -164,7 +164,7 @@ async fn step(
             let run = server.run(&key);
             begins.send_replace(Some(Arc::clone(&run)));
             let event = if run.script.resumable {
-                Event::Resumable
+                Event::Resumable(Keep::Soon)
             } else {
                 Event::Sent
             };

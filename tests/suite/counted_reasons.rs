@@ -35,6 +35,7 @@ counted!(
     upstream_too_deep,
     deadline,
     answer_refused,
+    job_lost,
     owner_lost,
     shutdown,
     store_lost,
@@ -93,6 +94,19 @@ async fn fails(
     let task = client.call(tool, arguments).await.into_task();
     client.until(&task, "failed").await;
     counted_at(&rig.proxy, tool, reason, effect).await;
+}
+
+async fn job_lost(reason: &str) {
+    let upstream = Upstream::with_jobs(Era::Modern).await;
+    upstream.job_is("a", Value::Null);
+    let rule = "start = \"job_start\"\nstatus = \"job_status\"\n\
+        poll = { first = \"500ms\", max = \"500ms\", lost_after = \"1s\" }";
+    let config = with_operators(Config::always()).section("[jobs]", rule);
+    let proxy = config.start(&upstream.url()).await;
+    let client = Client::of(proxy.address());
+    let task = client.call("job_start", json!({})).await.into_task();
+    client.until(&task, "failed").await;
+    counted_at(&proxy, "job_start", reason, "unknown").await;
 }
 
 async fn upstream_unreachable(reason: &str) {

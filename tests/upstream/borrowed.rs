@@ -309,7 +309,7 @@ async fn another_process_carries_the_call_on_there() {
     let server = Server::start(Reply::sse("id: 7\nretry: 10\ndata: \n\n").unfinished()).await;
     let first = upstream(&server);
     let mut exchange = first.begin(Era::Legacy, on(&borrowed(&first), "t"));
-    assert!(matches!(next(&mut exchange).await, Event::Resumable));
+    assert!(matches!(next(&mut exchange).await, Event::Resumable(_)));
     let point = exchange.control.resume_point().unwrap();
     exchange.control.leave();
     drop((exchange, first));

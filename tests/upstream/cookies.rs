@@ -76,7 +76,7 @@ async fn a_stream_that_was_cut_is_resumed_with_them_by_any_process() {
     server.on_method("initialize", vec![started("s1", "lb=1; Max-Age=60")]);
     let upstream = upstream(&server);
     let mut exchange = upstream.begin(Era::Legacy, call("t"));
-    let Event::Resumable = next(&mut exchange).await else {
+    let Event::Resumable(_) = next(&mut exchange).await else {
         panic!("not resumable")
     };
     let point = exchange.control.resume_point().unwrap();

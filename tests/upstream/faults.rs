@@ -233,7 +233,7 @@ async fn a_challenge_reaches_the_client() {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
-            | Event::Resumable
+            | Event::Resumable(_)
             | Event::Later(_)
             | Event::Result(_)
             | Event::Failed(_)) => panic!("{other:?}"),

@@ -317,7 +317,7 @@ fn last_of(event: Option<Event>) -> Option<Last> {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
-            | Event::Resumable
+            | Event::Resumable(_)
             | Event::Later(_),
         ) => None,
     }

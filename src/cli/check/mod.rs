@@ -16,7 +16,7 @@ use super::process::runtime;
 use super::stdout::print;
 use super::table::{short, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
-use crate::config::warnings::{name, warnings, without_tools};
+use crate::config::warnings::{jobs_without_tools, name, warnings, without_tools};
 use crate::config::{
     CompanionUse, Config, Location, TelemetrySettings, TransportChoice, Wrapped, duration_text,
     size_text,
@@ -335,7 +335,8 @@ fn found_warnings(
 ) -> impl Iterator<Item = (&'static str, String)> {
     let tools = found.map_or(&[][..], |found| &found.tools);
     let without = without_tools(&config.rules, tools).map(|text| ("tools", text));
-    without.into_iter().chain(found.and_then(redirected))
+    let jobs = jobs_without_tools(&config.rules, tools).map(|text| ("jobs", text));
+    without.chain(jobs).chain(found.and_then(redirected))
 }
 
 /// A redirect costs a request after each start, and is followed within the server only.

@@ -14,7 +14,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::json::raw;
 use crate::mcp::request::Request;
-use crate::mcp::tool_list::{is_last, with_result_sizes};
+use crate::mcp::tool_list::{is_last, with_jobs, with_result_sizes};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::responder::CallAnswer;
@@ -60,13 +60,18 @@ pub(super) async fn call(
     companion_tools.respond(asked).await
 }
 
-/// Returns a page of the list with the sizes of results that the rules set.
-pub(super) fn with_sizes(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
-    if !rules.sets_result_sizes() {
+/// Returns a page of the list as the rules want it: with the sizes of results, and with tools that start jobs in place of all the
+/// tools of a job.
+pub(super) fn by_rules(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
+    if !rules.edits_list() {
         return page;
     }
     let size_of = |tool: &str| rules.for_tool(tool).0.max_result_size_chars;
-    let edited = with_result_sizes(page.get(), size_of);
+    let sized = with_result_sizes(page.get(), size_of);
+    let jobs = rules.jobs();
+    let of_jobs =
+        |page: &str| with_jobs(page, |tool| jobs.may_start(tool), |tool| jobs.hides(tool));
+    let edited = of_jobs(sized.as_deref().unwrap_or_else(|| page.get())).or(sized);
     edited.and_then(|text| raw(text).ok()).unwrap_or(page)
 }
 

@@ -41,7 +41,7 @@ impl Carrier {
                 hit(Point::EventError);
                 self.on_error(error).await
             }
-            upstream::Event::Resumable => self.on_resumable(),
+            upstream::Event::Resumable(keep) => self.on_resumable(keep),
             upstream::Event::Later(pause) => self.on_later(pause),
             upstream::Event::Failed(failure) => {
                 hit(Point::EventFailed);

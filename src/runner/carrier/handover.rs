@@ -75,6 +75,20 @@ impl Carrier {
         others_reach_it && task.is_wanted() && (task.resume.is_some() || task.is_repeatable())
     }
 
+    /// Returns `true` if another replica, or the next process on this store, follows the job of the call as well as this one, so
+    /// that a drain need not wait for it.
+    pub(super) fn moves_at_once(&self) -> bool {
+        let exchange = self.dispatch.exchange();
+        let recorded = self.stage.recorded();
+        exchange.is_some_and(|exchange| exchange.control.moves_at_once())
+            && recorded.is_some_and(|recorded| {
+                let task = recorded.task();
+                // A resume point is sealed, and a store in memory has no key: this one outlives the process.
+                let next_goes_on = self.runner.settings.exclusive_store && task.is_wanted();
+                task.resume.is_some() && (next_goes_on || self.may_leave(task))
+            })
+    }
+
     /// Lets go of the call. If another replica carries the call on, the server is not notified; otherwise the server
     /// is notified that no client waits.
     pub(super) async fn step_back(&mut self) -> Flow {

@@ -371,9 +371,9 @@ impl Carrier {
             let due = recorded.due(self.runner.ledger.now_ms());
             self.timers.arm(Timer::Deadline, due);
         }
-        let may_hand_over = self.dispatch.waits()
-            && self.timers.at(Timer::HandOver).is_none()
-            && self.may_hand_over();
+        let waits = self.dispatch.waits() && self.may_hand_over();
+        let may_hand_over =
+            self.timers.at(Timer::HandOver).is_none() && (waits || self.moves_at_once());
         let until = self.timers.next();
         let custody = self.stage.recorded().map(|recorded| &recorded.custody);
         let (presence, answers) = match &mut self.audience {

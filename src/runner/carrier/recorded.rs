@@ -33,15 +33,22 @@ impl Carrier {
         self.runner.seal(task, &point)
     }
 
-    /// The server's stream can be resumed. Arms the commit of that, which a call that ends soon never needs.
-    pub(super) fn on_resumable(&mut self) -> Flow {
+    /// Another process can carry the call on from here. Arms the commit of that, which a call that ends soon never needs.
+    pub(super) fn on_resumable(&mut self, keep: upstream::Keep) -> Flow {
+        let now = Instant::now();
         let recorded = self.stage.recorded();
         if recorded.is_some_and(|recorded| recorded.task().resume.is_none()) {
-            let at = Instant::now() + RESUMABLE_AFTER;
+            let at = match keep {
+                upstream::Keep::Soon => now + RESUMABLE_AFTER,
+                upstream::Keep::AtOnce => now,
+            };
             self.timers.arm(Timer::ResumePoint, at);
-        } else {
-            // A record that is made later has the point from its start, and a newer point goes with the next progress.
-            self.timers.disarm(Timer::ResumePoint);
+            return Flow::Continue;
+        }
+        // A record that is made later has the point from its start, and a newer point goes with the next progress.
+        self.timers.disarm(Timer::ResumePoint);
+        if keep == upstream::Keep::AtOnce && self.timers.at(Timer::GraceWindow).is_some() {
+            self.timers.arm(Timer::GraceWindow, now);
         }
         Flow::Continue
     }

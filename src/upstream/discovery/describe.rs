@@ -244,7 +244,7 @@ impl Upstream {
                 Event::Sent
                 | Event::Progress(_)
                 | Event::Log(_)
-                | Event::Resumable
+                | Event::Resumable(_)
                 | Event::Later(_) => {}
             }
         }

@@ -420,7 +420,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
         | Event::Progress(_)
         | Event::Log(_)
         | Event::Question(_)
-        | Event::Resumable
+        | Event::Resumable(_)
         | Event::Later(_)
         | Event::Result(_) => false,
     }

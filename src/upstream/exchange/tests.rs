@@ -73,9 +73,11 @@ async fn told(script: Vec<ScriptedAnswer>) -> Vec<&'static str> {
         Event::Result(_) => "result",
         Event::Failed(failure) if failure == LATER => "busy for too long",
         Event::Failed(_) => "not sent",
-        Event::Sent | Event::Log(_) | Event::Question(_) | Event::Resumable | Event::Error(_) => {
-            "what no script says"
-        }
+        Event::Sent
+        | Event::Log(_)
+        | Event::Question(_)
+        | Event::Resumable(_)
+        | Event::Error(_) => "what no script says",
     });
     words.collect().await
 }

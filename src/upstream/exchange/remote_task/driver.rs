@@ -9,24 +9,25 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::warn;
 
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
-use crate::mcp::json::Object;
 use crate::unfold::Unfold;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
 use crate::upstream::exchange::remote_task::{
-    BeginRequest, CreatedTask, INTERVAL_MAX, LOST, RemoteAnswer, RemoteEnd, TaskCodec,
+    BeginRequest, CreatedTask, LOST, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
+    TaskState, is_unknown,
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
-use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
+use crate::upstream::port::{
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Keep, UpstreamRequest,
+};
 
 /// The time between polls if the server asks for none.
 const INTERVAL: Duration = Duration::from_secs(2);
-
-/// Requests in a row that may fail before the task is given up.
-const FAILURES_MAX: u32 = 5;
 
 /// The most requests with one answer of a client.
 const UPDATES_MAX: usize = 2;
@@ -47,12 +48,15 @@ impl<C: TaskCodec> TaskRequests<C> {
         Self { codec, begin, call }
     }
 
-    fn about(&self, id: &str, method: &str) -> Exchange {
-        (self.begin)(self.codec.about(&self.call, id, method))
+    fn about(&self, id: &str, ask: TaskRequest<'_>) -> Option<Exchange> {
+        let request = self.codec.about(&self.call, id, ask)?;
+        Some((self.begin)(request))
     }
 
     async fn cancel(&self, id: &str) {
-        let mut cancelling = self.about(id, "tasks/cancel");
+        let Some(mut cancelling) = self.about(id, TaskRequest::Cancel) else {
+            return;
+        };
         let answered = async { while cancelling.events.next().await.is_some() {} };
         // A server that does not answer is left alone: the client does not wait for it.
         let _ = tokio::time::timeout(CANCEL_PATIENCE, answered).await;
@@ -77,7 +81,7 @@ pub(super) enum TaskStage {
 
 pub(super) struct FollowedTask {
     id: Arc<str>,
-    polls: BoxStream<'static, RemoteAnswer>,
+    polls: BoxStream<'static, TaskCheck>,
     /// The request for the result; `None` from its failure to the next poll.
     fetching: Option<Exchange>,
     /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
@@ -88,7 +92,14 @@ pub(super) struct FollowedTask {
     asked: HashSet<Arc<str>>,
     /// Events of the last poll that were not taken yet.
     ready: VecDeque<Event>,
+    /// Polls in a row that failed.
     failures: u32,
+    /// The last time that a poll did not fail.
+    heard: Instant,
+    /// The server has not known the task since then.
+    gone: Option<Instant>,
+    /// The last word for the state that is not known.
+    unknown: Option<String>,
 }
 
 impl<C: TaskCodec> RemoteTask<C> {
@@ -134,29 +145,35 @@ impl<C: TaskCodec> RemoteTask<C> {
         };
         self.control.set(|at| at.id = Some(Arc::clone(&created.id)));
         self.control.turned.notify_one();
+        let mut ready = VecDeque::new();
+        if self.control.resume_point().is_some() {
+            ready.push_back(Event::Resumable(Keep::AtOnce));
+        }
         TaskStage::Following(Box::new(FollowedTask {
-            fetching: self.fetch(&created.id),
+            fetching: self.fetch(&created.id, None),
             id: created.id,
             polls: polls.into_stream(),
             has_ended: false,
             message: StatusMessage::default(),
             asked: HashSet::new(),
-            ready: VecDeque::new(),
+            ready,
             failures: 0,
+            heard: Instant::now(),
+            gone: None,
+            unknown: None,
         }))
     }
 
-    /// Asks for the result. `None`: the state of an ended task has it.
-    fn fetch(&self, id: &str) -> Option<Exchange> {
-        let fetching = self.requests.about(id, C::FETCH?);
+    /// Asks for the result. `None`: the state of an ended task has it, or the task has not ended.
+    fn fetch(&self, id: &str, ended: Option<&RawValue>) -> Option<Exchange> {
+        let fetching = self.requests.about(id, TaskRequest::Result(ended))?;
         let control = Arc::clone(&fetching.control);
         self.control.set(|at| at.control = Some(control));
         Some(fetching)
     }
 
     fn created_by(&self, answer: &RawValue) -> Option<CreatedTask> {
-        let answer = Object::parse(answer.get()).ok()?;
-        self.requests.codec.created(&answer)
+        self.requests.codec.created(&self.requests.call, answer)
     }
 
     /// The next event: of the result's stream, or of a poll. Neither loses anything when the other one wins.
@@ -167,32 +184,57 @@ impl<C: TaskCodec> RemoteTask<C> {
         }
         let polled = tokio::select! {
             biased;
-            event = next_of(task.fetching.as_mut()) => return task.on_fetched(event),
+            event = next_of(task.fetching.as_mut()) => {
+                let event = task.on_fetched(event)?;
+                return Some(if let Event::Result(result) = event {
+                    Event::Result(self.requests.codec.result(&task.id, result))
+                } else {
+                    event
+                });
+            }
             Some(polled) = task.polls.next() => polled,
         };
         match polled {
-            RemoteAnswer::Result(state) => self.on_state(task, &state),
+            TaskCheck::State(state) => {
+                (task.failures, task.heard, task.gone) = (0, Instant::now(), None);
+                self.on_state(task, state);
+                None
+            }
             // A poll that fails does not matter while the result is awaited.
-            RemoteAnswer::Refused | RemoteAnswer::None if task.fetching.is_some() => {}
-            RemoteAnswer::Refused => return Some(Event::Failed(LOST)),
-            RemoteAnswer::None => {
+            TaskCheck::Refused | TaskCheck::Gone | TaskCheck::Failed if task.fetching.is_some() => {
+                None
+            }
+            TaskCheck::Refused => Some(Event::Failed(LOST)),
+            TaskCheck::Gone => {
+                let first = *task.gone.get_or_insert_with(Instant::now);
+                let lost = self.requests.codec.gone(&task.id, Instant::now() - first)?;
+                Some(Event::Failed(lost))
+            }
+            TaskCheck::Failed => {
                 task.failures += 1;
-                if task.failures >= FAILURES_MAX {
-                    // Nothing fetches the result any more, so the server need not go on.
-                    self.requests.cancel(&task.id).await;
-                    return Some(Event::Failed(LOST));
-                }
+                let since = Instant::now() - task.heard;
+                let lost = self.requests.codec.lost(&task.id, task.failures, since)?;
+                // Nothing fetches the result any more, so the server need not go on.
+                self.requests.cancel(&task.id).await;
+                Some(Event::Failed(lost))
             }
         }
-        None
     }
 
-    fn on_state(&self, task: &mut FollowedTask, state: &RawValue) {
-        task.failures = 0;
-        let state = Object::parse(state.get()).unwrap_or_default();
+    fn on_state(&self, task: &mut FollowedTask, state: TaskState) {
+        if let Some(word) = state.unknown
+            && task.unknown.as_deref() != Some(&*word)
+        {
+            let tool = self.requests.call.name.as_deref().unwrap_or_default();
+            warn!(
+                tool,
+                word,
+                "a job has a state that is not known: it counts as working; name it in [[jobs]]"
+            );
+            task.unknown = Some(word);
+        }
         task.ready
-            .extend(task.message.progress(&state).map(Event::Progress));
-        let state = self.requests.codec.state(&state);
+            .extend(task.message.progress(state.shown).map(Event::Progress));
         for question in state.questions {
             if task.asked.insert(Arc::clone(&question.id)) {
                 task.ready.push_back(Event::Question(question));
@@ -200,11 +242,14 @@ impl<C: TaskCodec> RemoteTask<C> {
         }
         let had_ended = task.has_ended;
         task.has_ended = state.end.is_some();
-        if let Some(RemoteEnd::Answer(answer)) = state.end {
-            task.ready.push_back(answer);
-        } else if task.fetching.is_none() || (had_ended && task.has_ended) {
+        let ended = match state.end {
+            Some(RemoteEnd::Answer(answer)) => return task.ready.push_back(answer),
+            Some(RemoteEnd::ToFetch(ended)) => Some(ended),
+            None => None,
+        };
+        if task.fetching.is_none() || (had_ended && task.has_ended) {
             // A result that did not come in a whole interval after the end was lost.
-            task.fetching = self.fetch(&task.id);
+            task.fetching = self.fetch(&task.id, ended.as_deref());
         }
     }
 }
@@ -212,7 +257,7 @@ impl<C: TaskCodec> RemoteTask<C> {
 impl FollowedTask {
     fn on_fetched(&mut self, event: Option<Event>) -> Option<Event> {
         match event {
-            Some(Event::Resumable | Event::Sent) => None,
+            Some(Event::Resumable(_) | Event::Sent) => None,
             Some(Event::Error(_)) if self.has_ended => event,
             // The task's own error, or a server that lets no client wait, or a stream that was cut: the
             // result is asked for again after the next poll.
@@ -240,7 +285,8 @@ impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
         if let Some(created) = self.created.take() {
             return Ok(self.follow(created));
         }
-        let creating = (self.requests.begin)(self.requests.call.clone());
+        let request = self.requests.codec.begin(&self.requests.call);
+        let creating = (self.requests.begin)(request);
         let control = Arc::clone(&creating.control);
         // Before anything is sent, so that a cancel reaches the request that creates the task.
         self.control.set(|at| at.control = Some(control));
@@ -260,7 +306,7 @@ impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
                         None => Some(Event::Result(result)),
                     },
                     // The request is answered already, so nothing is to be fetched.
-                    Some(Event::Resumable) => None,
+                    Some(Event::Resumable(_)) => None,
                     Some(event) => Some(event),
                     None => Some(Event::Failed(LOST)),
                 },
@@ -298,7 +344,7 @@ struct At {
     control: Option<Arc<dyn Control>>,
 }
 
-impl<C> TaskControl<C> {
+impl<C: TaskCodec> TaskControl<C> {
     fn set(&self, change: impl FnOnce(&mut At)) {
         change(&mut self.at.lock());
     }
@@ -324,9 +370,9 @@ impl<C: TaskCodec> Control for TaskControl<C> {
         for _ in 0..UPDATES_MAX {
             match RemoteAnswer::to(begin(update.clone())).await {
                 RemoteAnswer::Result(_) => return Ok(()),
-                RemoteAnswer::Refused => break,
+                RemoteAnswer::Error(error) if is_unknown(&error) => break,
                 // A server that has the answer already refuses it a second time.
-                RemoteAnswer::None => {}
+                RemoteAnswer::Error(_) | RemoteAnswer::None => {}
             }
         }
         Err(LOST)
@@ -347,6 +393,16 @@ impl<C: TaskCodec> Control for TaskControl<C> {
             (None, None) => {}
         }
     }
+
+    fn moves_at_once(&self) -> bool {
+        self.requests.codec.moves_at_once()
+    }
+
+    fn resume_point(&self) -> Option<Box<str>> {
+        let (id, _) = self.get();
+        let TaskRequests { codec, call, .. } = &self.requests;
+        codec.resume_point(call, &id?)
+    }
 }
 
 /// Polls the state of the task for as long as the stream is read.
@@ -357,21 +413,23 @@ struct Polls<C> {
 }
 
 impl<C: TaskCodec> Unfold for Polls<C> {
-    type Item = RemoteAnswer;
+    type Item = TaskCheck;
 
-    async fn next(&mut self) -> Option<RemoteAnswer> {
+    async fn next(&mut self) -> Option<TaskCheck> {
         // The answer that creates the task has its state already, so the first poll comes after a pause, too.
         tokio::time::sleep(self.interval).await;
-        let polled = RemoteAnswer::to(self.requests.about(&self.id, "tasks/get")).await;
-        match &polled {
-            RemoteAnswer::Result(state) => {
-                let state = Object::parse(state.get()).unwrap_or_default();
-                let asked_for = self.requests.codec.interval(&state);
-                self.interval = asked_for.unwrap_or(self.interval);
-            }
-            RemoteAnswer::Refused => {}
-            RemoteAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
-        }
+        let codec = &self.requests.codec;
+        let polled = match self.requests.about(&self.id, TaskRequest::State) {
+            Some(asking) => codec.read(&self.id, RemoteAnswer::to(asking).await),
+            None => TaskCheck::Refused,
+        };
+        self.interval = match &polled {
+            TaskCheck::State(state) => state
+                .interval
+                .unwrap_or_else(|| codec.pause(self.interval, false)),
+            TaskCheck::Refused => self.interval,
+            TaskCheck::Gone | TaskCheck::Failed => codec.pause(self.interval, true),
+        };
         Some(polled)
     }
 }

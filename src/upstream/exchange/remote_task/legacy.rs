@@ -5,12 +5,16 @@
 
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
+use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer};
 use crate::upstream::exchange::remote_task::driver::{RemoteTask, TaskRequests};
 use crate::upstream::exchange::remote_task::{
-    BeginRequest, CreatedTask, RemoteEnd, TaskCodec, TaskState, interval_of,
+    BeginRequest, CreatedTask, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
+    TaskState, check, interval_of, lost_after,
 };
-use crate::upstream::port::{Answer, Exchange, UpstreamRequest};
+use crate::upstream::port::{Exchange, UpstreamRequest};
 
 /// A call from its creation to its result. Nothing is sent before the events are polled.
 pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest) -> Exchange {
@@ -24,39 +28,45 @@ pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest)
 struct LegacyTasks;
 
 impl TaskCodec for LegacyTasks {
-    const FETCH: Option<&'static str> = Some("tasks/result");
-
-    fn created(&self, answer: &Object<'_>) -> Option<CreatedTask> {
+    fn created(&self, _: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
+        let answer = Object::parse(answer.get()).ok()?;
         let task = answer.get_object("task")?;
         Some(CreatedTask {
             id: task.get_str("taskId")?.as_ref().into(),
-            interval: self.interval(&task),
+            interval: interval_of(&task, INTERVAL),
         })
     }
 
-    fn about(&self, call: &UpstreamRequest, id: &str, method: &str) -> UpstreamRequest {
+    fn about(
+        &self,
+        call: &UpstreamRequest,
+        id: &str,
+        ask: TaskRequest<'_>,
+    ) -> Option<UpstreamRequest> {
         let mut params = Writer::object();
         params.str("taskId", id);
-        UpstreamRequest {
+        Some(UpstreamRequest {
             native_task: false,
-            ..call.about_task(method, params.end())
-        }
+            ..call.about_task(ask.method(), params.end())
+        })
     }
 
-    fn interval(&self, state: &Object<'_>) -> Option<Duration> {
-        interval_of(state, "pollInterval")
+    fn read(&self, _: &str, answer: RemoteAnswer) -> TaskCheck {
+        check(answer, |state| {
+            let status = state.get_str("status").unwrap_or_default();
+            let has_ended = matches!(&*status, "completed" | "failed" | "cancelled");
+            TaskState {
+                end: has_ended.then(|| RemoteEnd::ToFetch(RawValue::NULL.to_owned())),
+                interval: interval_of(state, INTERVAL),
+                ..TaskState::default()
+            }
+        })
     }
 
-    fn state(&self, state: &Object<'_>) -> TaskState {
-        let status = state.get_str("status").unwrap_or_default();
-        let has_ended = matches!(&*status, "completed" | "failed" | "cancelled");
-        TaskState {
-            questions: Vec::new(),
-            end: has_ended.then_some(RemoteEnd::ToFetch),
-        }
-    }
-
-    fn update(&self, _: &UpstreamRequest, _: &str, _: &str, _: &Answer) -> Option<UpstreamRequest> {
-        None
+    fn lost(&self, _: &str, failures: u32, _: Duration) -> Option<Failure> {
+        lost_after(failures)
     }
 }
+
+/// The time between polls in a task of this era.
+const INTERVAL: &str = "pollInterval";

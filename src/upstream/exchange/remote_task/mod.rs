@@ -8,15 +8,20 @@ use futures_util::StreamExt as _;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, code};
-use crate::mcp::json::Object;
+use crate::mcp::json::{Object, set};
 use crate::mcp::result;
+use crate::upstream::exchange::remote_task::status_message::ShownProgress;
 use crate::upstream::failures::RESET;
 use crate::upstream::port::{Answer, Event, Exchange, Question, UpstreamError, UpstreamRequest};
 
 mod driver;
+pub(in crate::upstream) mod job;
 pub(in crate::upstream) mod legacy;
 pub(in crate::upstream) mod modern;
 mod status_message;
+
+/// Polls in a row that may fail before a task is given up.
+const FAILURES_MAX: u32 = 5;
 
 /// The bounds of the time between polls that a server asks for.
 const INTERVAL_MIN: Duration = Duration::from_millis(250);
@@ -33,30 +38,89 @@ const LOST: Failure = RESET;
 
 /// The words in which one kind of server speaks of its tasks.
 trait TaskCodec: Clone + Send + Sync + 'static {
-    /// The method that fetches the result. `None`: the state of an ended task has it.
-    const FETCH: Option<&'static str>;
+    /// The request that begins the task.
+    fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
+        call.clone()
+    }
 
-    /// The task that the answer to the call names, if it names one.
-    fn created(&self, answer: &Object<'_>) -> Option<CreatedTask>;
+    /// The task that the answer to the call names, if it names one. `call`: the request that began it.
+    fn created(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask>;
 
-    /// A request about a task of that id, for the client of the call.
-    fn about(&self, call: &UpstreamRequest, id: &str, method: &str) -> UpstreamRequest;
+    /// A request about a task of that id, for the client of the call. `None`: the server has no such request.
+    fn about(
+        &self,
+        call: &UpstreamRequest,
+        id: &str,
+        ask: TaskRequest<'_>,
+    ) -> Option<UpstreamRequest>;
 
-    /// The time until the next poll that a state asks for.
-    fn interval(&self, state: &Object<'_>) -> Option<Duration>;
+    /// Reads the answer to the question for the state of a task.
+    fn read(&self, id: &str, answer: RemoteAnswer) -> TaskCheck;
 
-    /// Reads the state of a task.
-    fn state(&self, state: &Object<'_>) -> TaskState;
+    /// The time until the next poll, if the server asks for none and the last poll failed or not.
+    fn pause(&self, last: Duration, has_failed: bool) -> Duration {
+        if has_failed {
+            (last * 2).min(INTERVAL_MAX)
+        } else {
+            last
+        }
+    }
+
+    /// Returns the end of a task of which nothing is known, after so many polls that failed and the time since the last good
+    /// one.
+    fn lost(&self, id: &str, failures: u32, since: Duration) -> Option<Failure>;
+
+    /// Returns the end of a task that the server does not know, and did not know so long ago either.
+    fn gone(&self, _id: &str, _since: Duration) -> Option<Failure> {
+        None
+    }
+
+    /// The result for the client, of what the request for the result was answered with.
+    fn result(&self, _id: &str, fetched: Box<RawValue>) -> Box<RawValue> {
+        fetched
+    }
 
     /// The request that answers a question of the task. `None`: the answer goes to the request on which the server
     /// asked.
     fn update(
         &self,
-        call: &UpstreamRequest,
-        id: &str,
-        question: &str,
-        answer: &Answer,
-    ) -> Option<UpstreamRequest>;
+        _call: &UpstreamRequest,
+        _id: &str,
+        _question: &str,
+        _answer: &Answer,
+    ) -> Option<UpstreamRequest> {
+        None
+    }
+
+    /// Returns `true` if another process follows the task as well as this one does, if one can.
+    fn moves_at_once(&self) -> bool {
+        false
+    }
+
+    /// The data by which another process follows the task. `None`: no other process can.
+    fn resume_point(&self, _call: &UpstreamRequest, _id: &str) -> Option<Box<str>> {
+        None
+    }
+}
+
+/// A request about a task.
+#[derive(Debug, Clone, Copy)]
+enum TaskRequest<'s> {
+    State,
+    /// For the result. With the state of a task that has ended, if it has.
+    Result(Option<&'s RawValue>),
+    Cancel,
+}
+
+impl TaskRequest<'_> {
+    /// The method of MCP's own tasks.
+    fn method(self) -> &'static str {
+        match self {
+            Self::State => "tasks/get",
+            Self::Result(_) => "tasks/result",
+            Self::Cancel => "tasks/cancel",
+        }
+    }
 }
 
 /// A task that the server has made.
@@ -65,11 +129,29 @@ struct CreatedTask {
     interval: Option<Duration>,
 }
 
+/// The answer of a poll.
+enum TaskCheck {
+    State(TaskState),
+    /// The server has no such task, or does not support tasks.
+    Refused,
+    /// The server does not know the job now.
+    Gone,
+    /// The poll failed, and the next one may not.
+    Failed,
+}
+
 /// A state of a task.
+#[derive(Default)]
 struct TaskState {
     /// All questions that are open.
     questions: Vec<Question>,
+    /// The progress that the state shows, in the members of `notifications/progress`.
+    shown: ShownProgress,
     end: Option<RemoteEnd>,
+    /// The time until the next poll that the state asks for.
+    interval: Option<Duration>,
+    /// A word for the state that is not known.
+    unknown: Option<String>,
 }
 
 /// The end of a task at the server.
@@ -77,14 +159,13 @@ enum RemoteEnd {
     /// The last event of the call.
     Answer(Event),
     /// The answer is fetched by a request of its own.
-    ToFetch,
+    ToFetch(Box<RawValue>),
 }
 
 /// The server's answer to a request about its task.
 enum RemoteAnswer {
     Result(Box<RawValue>),
-    /// The server has no such task, or does not support tasks.
-    Refused,
+    Error(UpstreamError),
     None,
 }
 
@@ -94,13 +175,13 @@ impl RemoteAnswer {
             while let Some(event) = request.events.next().await {
                 match event {
                     Event::Result(result) => return Self::Result(result),
-                    Event::Error(error) if is_unknown(&error) => return Self::Refused,
-                    // Any other failure may be temporary, so the next poll decides.
-                    Event::Error(_) | Event::Failed(_) => break,
+                    Event::Error(error) => return Self::Error(error),
+                    // The failure may be temporary, so the next poll decides.
+                    Event::Failed(_) => break,
                     Event::Progress(_)
                     | Event::Log(_)
                     | Event::Question(_)
-                    | Event::Resumable
+                    | Event::Resumable(_)
                     | Event::Later(_)
                     | Event::Sent => {}
                 }
@@ -110,6 +191,36 @@ impl RemoteAnswer {
         let asked = tokio::time::timeout(ASK_PATIENCE, asking).await;
         // A server that is slow now may answer the next poll, so this is no refusal.
         asked.unwrap_or(Self::None)
+    }
+}
+
+/// Reads the state of a task of MCP's own, by the members that both eras have.
+fn check(answer: RemoteAnswer, state: impl Fn(&Object<'_>) -> TaskState) -> TaskCheck {
+    match answer {
+        RemoteAnswer::Result(answer) => {
+            let object = Object::parse(answer.get()).unwrap_or_default();
+            TaskCheck::State(TaskState {
+                shown: ShownProgress::of_task(&object),
+                ..state(&object)
+            })
+        }
+        RemoteAnswer::Error(error) if is_unknown(&error) => TaskCheck::Refused,
+        RemoteAnswer::Error(_) | RemoteAnswer::None => TaskCheck::Failed,
+    }
+}
+
+/// Returns the end of a task of MCP's own after so many polls that failed.
+fn lost_after(failures: u32) -> Option<Failure> {
+    (failures >= FAILURES_MAX).then_some(LOST)
+}
+
+/// Returns `params` with the `_meta` of the call, if it has any.
+fn with_meta(call: &UpstreamRequest, params: String) -> String {
+    let of_call = Object::parse(&call.params).ok();
+    let meta = of_call.as_ref().and_then(|params| params.get("_meta"));
+    match meta {
+        Some(meta) => set(&params, "_meta", meta.get()).unwrap_or(params),
+        None => params,
     }
 }
 

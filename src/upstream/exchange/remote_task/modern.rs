@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::mcp::json::{Object, Writer, quote, raw, set, string};
+use crate::mcp::error::Failure;
+use crate::mcp::json::{Object, Writer, quote, raw, string};
 use crate::upstream::exchange::remote_task::driver::{RemoteTask, TaskRequests};
 use crate::upstream::exchange::remote_task::{
-    BeginRequest, CreatedTask, LOST, RemoteEnd, TaskCodec, TaskState, interval_of,
+    BeginRequest, CreatedTask, LOST, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
+    TaskState, check, interval_of, lost_after, with_meta,
 };
 use crate::upstream::port::{Answer, Event, Exchange, Question, UpstreamError, UpstreamRequest};
 
@@ -18,7 +20,7 @@ pub(in crate::upstream) fn follow(
     call: &UpstreamRequest,
     created: &RawValue,
 ) -> Option<Exchange> {
-    let created = ModernTasks.created(&Object::parse(created.get()).ok()?)?;
+    let created = ModernTasks.created(call, created)?;
     let requests = TaskRequests::new(ModernTasks, begin, call.clone());
     Some(RemoteTask::created(requests, created).begin())
 }
@@ -27,49 +29,38 @@ pub(in crate::upstream) fn follow(
 struct ModernTasks;
 
 impl TaskCodec for ModernTasks {
-    const FETCH: Option<&'static str> = None;
-
-    fn created(&self, answer: &Object<'_>) -> Option<CreatedTask> {
+    fn created(&self, _: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
+        let answer = Object::parse(answer.get()).ok()?;
         if answer.get_str("resultType").as_deref() != Some("task") {
             return None;
         }
         Some(CreatedTask {
             id: answer.get_str("taskId")?.as_ref().into(),
-            interval: self.interval(answer),
+            interval: interval_of(&answer, INTERVAL),
         })
     }
 
-    /// A request about the task. It has the call's own `_meta`, so that the server sees a client that
-    /// declares tasks.
-    fn about(&self, call: &UpstreamRequest, id: &str, method: &str) -> UpstreamRequest {
+    fn about(
+        &self,
+        call: &UpstreamRequest,
+        id: &str,
+        ask: TaskRequest<'_>,
+    ) -> Option<UpstreamRequest> {
+        // The state of an ended task has its result.
+        if matches!(ask, TaskRequest::Result(_)) {
+            return None;
+        }
         let mut params = Writer::object();
         params.str("taskId", id);
-        about(call, id, method, params.end())
+        Some(about(call, id, ask.method(), params.end()))
     }
 
-    fn interval(&self, state: &Object<'_>) -> Option<Duration> {
-        interval_of(state, "pollIntervalMs")
+    fn read(&self, _: &str, answer: RemoteAnswer) -> TaskCheck {
+        check(answer, state_of)
     }
 
-    fn state(&self, state: &Object<'_>) -> TaskState {
-        let mut questions = Vec::new();
-        let end = match state.get_str("status").as_deref() {
-            Some("working") => None,
-            Some("input_required") => {
-                questions = open_questions(state);
-                None
-            }
-            Some("completed") => Some(state.get("result").map(|it| Event::Result(it.to_owned()))),
-            Some("failed") => Some(
-                state
-                    .get("error")
-                    .map(|error| Event::Error(UpstreamError::in_message(error.to_owned()))),
-            ),
-            // The task was cancelled at the server, and not by raincheck.
-            _ => Some(None),
-        };
-        let end = end.map(|answer| RemoteEnd::Answer(answer.unwrap_or(Event::Failed(LOST))));
-        TaskState { questions, end }
+    fn lost(&self, _: &str, failures: u32, _: Duration) -> Option<Failure> {
+        lost_after(failures)
     }
 
     fn update(
@@ -98,17 +89,41 @@ impl TaskCodec for ModernTasks {
     }
 }
 
-fn about(call: &UpstreamRequest, id: &str, method: &str, params: String) -> UpstreamRequest {
-    let of_call = Object::parse(&call.params).ok();
-    let meta = of_call.as_ref().and_then(|params| params.get("_meta"));
-    let params = match meta {
-        Some(meta) => set(&params, "_meta", meta.get()).unwrap_or(params),
-        None => params,
+/// The time between polls in a task of this era.
+const INTERVAL: &str = "pollIntervalMs";
+
+fn state_of(state: &Object<'_>) -> TaskState {
+    let mut questions = Vec::new();
+    let end = match state.get_str("status").as_deref() {
+        Some("working") => None,
+        Some("input_required") => {
+            questions = open_questions(state);
+            None
+        }
+        Some("completed") => Some(state.get("result").map(|it| Event::Result(it.to_owned()))),
+        Some("failed") => Some(
+            state
+                .get("error")
+                .map(|error| Event::Error(UpstreamError::in_message(error.to_owned()))),
+        ),
+        // The task was cancelled at the server, and not by raincheck.
+        _ => Some(None),
     };
+    let end = end.map(|answer| RemoteEnd::Answer(answer.unwrap_or(Event::Failed(LOST))));
+    TaskState {
+        questions,
+        end,
+        interval: interval_of(state, INTERVAL),
+        ..TaskState::default()
+    }
+}
+
+/// A request about the task. It has the call's own `_meta`, so that the server sees a client that declares tasks.
+fn about(call: &UpstreamRequest, id: &str, method: &str, params: String) -> UpstreamRequest {
     UpstreamRequest {
         // `Mcp-Name` mirrors the id of the task in every request about one (tasks.md, Routing Headers).
         name: Some(id.into()),
-        ..call.about_task(method, params)
+        ..call.about_task(method, with_meta(call, params))
     }
 }
 

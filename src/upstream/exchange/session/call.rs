@@ -20,7 +20,7 @@ use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response::Messages;
 use crate::upstream::message::{About, about, question, response};
 use crate::upstream::pool::{PoolKey, SlotUse};
-use crate::upstream::port::{Event, UpstreamRequest};
+use crate::upstream::port::{Event, Keep, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::calls::CallGuard;
@@ -87,7 +87,7 @@ impl RequestTransport for SessionCall {
             // Only after the message with that id was handed over: a process that resumes there never hears
             // that message.
             if self.has_become_resumable() {
-                return Ok(Event::Resumable);
+                return Ok(Event::Resumable(Keep::Soon));
             }
             let read = match stream {
                 CallStream::Reading {

@@ -24,7 +24,7 @@ impl Fitness {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
-            | Event::Resumable
+            | Event::Resumable(_)
             | Event::Later(_)
             | Event::Failed(_) => return Self::Unfit,
         };

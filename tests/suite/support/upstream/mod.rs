@@ -19,6 +19,7 @@ use super::{PATIENCE, eventually, within};
 use crate::hyper_server;
 use crate::scripted::Listening;
 
+mod jobs;
 mod legacy;
 pub(crate) mod modern;
 mod own;
@@ -113,6 +114,10 @@ pub(crate) struct Shared {
     pages: AtomicBool,
     /// The server has events of its own.
     has_events: AtomicBool,
+    /// Job tools are listed.
+    has_jobs: AtomicBool,
+    /// The answers of the tools about jobs.
+    jobs: jobs::Answers,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.

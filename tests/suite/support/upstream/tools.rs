@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::super::http::Said;
 use super::legacy::Session;
-use super::{Era, Shared, own};
+use super::{Era, Shared, jobs, own};
 
 /// The answer of `echo` as the server writes it: key order, numbers and space as no serializer
 /// would write them.
@@ -84,14 +84,14 @@ impl Call {
     }
 
     /// What a modern server's result begins with.
-    fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> &'static str {
         match self.side {
             Side::Legacy(_) => "",
             Side::Modern { .. } => r#""resultType":"complete","#,
         }
     }
 
-    fn text(&self, text: &str) -> End {
+    pub(super) fn text(&self, text: &str) -> End {
         let kind = self.kind();
         let text = serde_json::to_string(text).unwrap();
         End::Result(format!(
@@ -161,7 +161,9 @@ impl Call {
                     Side::Legacy(_) | Side::Modern { .. } => self.text("plain"),
                 }
             }
-            _ => End::Error(r#"{"code":-32602,"message":"Unknown tool"}"#.into()),
+            _ => self.of_job(&shared.jobs).unwrap_or_else(|| {
+                End::Error(r#"{"code":-32602,"message":"Unknown tool"}"#.into())
+            }),
         }
     }
 
@@ -371,6 +373,9 @@ pub(super) fn list(shared: &Shared, era: Era, params: &Value) -> String {
         .iter()
         .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
     tools.splice(0..0, extra);
+    if shared.has_jobs.load(Ordering::Relaxed) {
+        tools.extend(jobs::tools());
+    }
     let mut page = match era {
         Era::Legacy => json!({}),
         Era::Modern => json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),

@@ -1,16 +1,19 @@
 //! The decision about a `tools/call`, whatever front it came through: made once, from the call, its requester and the
 //! known facts. Pure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::warn;
 
 use super::super::idempotency::{claim_of, has_key, is_retry};
 use super::super::requester::Requester;
 use super::{KnownServer, MissingFact};
 use crate::downstream::companion::state::Companion;
+use crate::jobs::JobCall;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::params;
@@ -203,6 +206,7 @@ fn task(
         }
         return Ok(CallDecision::Pass);
     }
+    let job = job(name, request, facts).flatten();
     let rule = facts.rules.for_tool(name).0;
     // A tool that the server runs only as a task would have no other way to be called.
     if rule.mode == Mode::Never && !tool.is_some_and(ServerTool::requires_task) {
@@ -211,6 +215,7 @@ fn task(
     let claim = claim_of(request, intent.key, by, rule)?;
     let mut terms = terms(name, rule, NOW, intent, by, facts);
     terms.claim = claim;
+    terms.job = job;
     terms.rule.retention_ms = retention_ms(wish, rule);
     Ok(CallDecision::Run(Box::new(terms)))
 }
@@ -261,11 +266,13 @@ fn call(
         return Ok(CallDecision::Pass);
     }
     let claim = claim_of(request, intent.key, by, rule)?.or(facts.given_up);
-    let Some(is_native) = is_native(name, by, facts) else {
+    let known = (is_native(name, by, facts), job(name, request, facts));
+    let (Some(is_native), Some(job)) = known else {
         return Ok(CallDecision::Ask(MissingFact::Tools, None));
     };
     let answer_at = answer_at(request, rule, facts);
-    let is_ours = must_run(rule, facts, plan, claim.is_some() || answer_at.is_some());
+    let needs_us = claim.is_some() || answer_at.is_some() || job.is_some();
+    let is_ours = must_run(rule, facts, plan, needs_us);
     if !is_ours && is_open(intent.passing, server, is_native) {
         return Ok(CallDecision::Pass);
     }
@@ -291,9 +298,37 @@ fn call(
     let plan = if facts.is_late { NOW } else { plan };
     let mut terms = terms(name, rule, plan, intent, by, facts);
     terms.claim = claim;
+    terms.job = job;
     terms.answer_at = answer_at;
     terms.announce = ticket.map_or(Announce::Task, Announce::Ticket);
     Ok(CallDecision::Run(Box::new(terms)))
+}
+
+/// Returns the rule by which the call starts a job, with what the server lists of its tools; or else that it starts none, or that
+/// the server lacks a tool of the rule. `None`: the list must be asked for.
+#[expect(clippy::option_option, reason = "not known, and known to be none")]
+fn job(name: &str, request: &Request<'_>, facts: &CallFacts<'_>) -> Option<Option<Arc<JobCall>>> {
+    let jobs = facts.rules.jobs();
+    if !jobs.may_start(name) {
+        return Some(None);
+    }
+    let tools = &facts.server.tools;
+    if !tools.is_asked() {
+        return None;
+    }
+    let arguments = request.params.get("arguments");
+    let arguments = arguments.and_then(|it| serde_json::from_str(it.get()).ok());
+    let Some(rule) = jobs.rule(name, arguments.as_ref()) else {
+        return Some(None);
+    };
+    let job = JobCall::of(rule, |tool| tools.get(tool));
+    Some(match job {
+        Ok(job) => Some(Arc::new(job)),
+        Err(why) => {
+            warn!(tool = name, error = %why, "a rule of [[jobs]] is off");
+            None
+        }
+    })
 }
 
 /// Returns the time at which the client is answered, because its clock ends shortly after that. `None`: the same call cannot
@@ -308,12 +343,9 @@ fn answer_at(request: &Request<'_>, rule: &Rule, facts: &CallFacts<'_>) -> Optio
 }
 
 /// Returns `true` if raincheck must run the call. A call that passes waits for no turn, has no claim, gets no answer but the
-/// server's, and its result cannot be shortened.
-fn must_run(rule: &Rule, facts: &CallFacts<'_>, plan: Plan, is_collected_or_left: bool) -> bool {
-    plan != Plan::Held
-        || is_collected_or_left
-        || facts.is_limited
-        || rule.result_inline.for_clients().is_some()
+/// server's, its result cannot be shortened, and no job of it is followed.
+fn must_run(rule: &Rule, facts: &CallFacts<'_>, plan: Plan, needs_us: bool) -> bool {
+    plan != Plan::Held || needs_us || facts.is_limited || rule.result_inline.for_clients().is_some()
 }
 
 /// Returns the terms of a call without a claim, whose client is notified of the task by the task itself.

@@ -53,7 +53,7 @@ pub(in crate::downstream) enum Listed {
     /// It is empty where the server has none.
     MaybeEmpty,
     /// It declares how large the results of tools may be.
-    WithSizes,
+    ByRules,
     /// Our event is in it.
     WithEvents,
 }
@@ -182,7 +182,7 @@ fn listed(modern: &Modern<'_>, facts: &RequestFacts<'_>) -> Option<Listed> {
     if facts.had_stand_in && list_member(method).is_some() {
         return Some(Listed::MaybeEmpty);
     }
-    (method == "tools/list" && facts.calls.rules.sets_result_sizes()).then_some(Listed::WithSizes)
+    (method == "tools/list" && facts.calls.rules.edits_list()).then_some(Listed::ByRules)
 }
 
 /// Returns `true` if nothing in a call is for raincheck.

@@ -160,13 +160,13 @@ fn lists_are_read_where_something_of_ours_is_in_them() {
         max_result_size_chars: Some(7),
         ..Rule::default()
     });
-    let with_sizes = facts(&sized);
-    let both = with(&with_sizes, |calls| calls.companion = Some(&companion));
+    let by_rules = facts(&sized);
+    let both = with(&by_rules, |calls| calls.companion = Some(&companion));
     for (method, meta, facts, expected) in [
-        ("tools/list", PLAIN, &with_sizes, "list WithSizes"),
-        ("tools/list", TASKS, &both, "list WithSizes"),
+        ("tools/list", PLAIN, &by_rules, "list ByRules"),
+        ("tools/list", TASKS, &both, "list ByRules"),
         ("tools/list", PLAIN, &both, "list WithOurs"),
-        ("prompts/list", PLAIN, &with_sizes, "pass"),
+        ("prompts/list", PLAIN, &by_rules, "pass"),
         ("tools/list", PLAIN, &plain, "pass"),
         ("tools/list", PLAIN, &with_ours, "list WithOurs"),
         ("tools/list", TASKS, &with_ours, "pass"),

@@ -1,0 +1,173 @@
+//! The settings that the user wrote in each `[[jobs]]`.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::scalar::{FromText, names, optional, scalar, word};
+use crate::jobs::words::Meaning;
+use crate::jobs::{JobPolls, Lives, PollUnit};
+
+/// A tool that starts jobs, and the tools about them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Job {
+    #[serde(deserialize_with = "shape")]
+    pub(super) start: Option<Value>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) set: Option<Value>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) id: Option<Value>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) status: Option<Value>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) state: Option<Value>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) outcome: Option<Value>,
+    #[serde(deserialize_with = "names")]
+    pub(super) working: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) done: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) failed: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) cancelled: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) input: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) retry: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) gone: Vec<String>,
+    #[serde(rename = "match")]
+    pub(super) acceptors: Vec<WrittenAcceptor>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) progress: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) total: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) message: Option<String>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) result: Option<Value>,
+    #[serde(deserialize_with = "shape")]
+    pub(super) cancel: Option<Value>,
+    pub(super) poll: WrittenPolls,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) lives: Lives,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) hide: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WrittenAcceptor {
+    #[serde(rename = "where", deserialize_with = "shape")]
+    pub(super) place: Option<Value>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) equals: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) matches: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) means: Option<Meaning>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WrittenPolls {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) first: Duration,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) max: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) from: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) unit: PollUnit,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) lost_after: Duration,
+}
+
+impl Default for WrittenPolls {
+    fn default() -> Self {
+        let usual = JobPolls::default();
+        Self {
+            first: usual.first,
+            max: usual.max,
+            from: None,
+            unit: PollUnit::Seconds,
+            lost_after: usual.lost_after,
+        }
+    }
+}
+
+/// For `#[serde(deserialize_with)]`: a setting that has a short form, which is a text, and a long one.
+fn shape<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    from.deserialize_any(Shape).map(Some)
+}
+
+struct Shape;
+
+impl<'de> Visitor<'de> for Shape {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a list of texts or a table")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(one) = from.next_element()? {
+            all.push(Value::String(one));
+        }
+        Ok(all.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some((name, value)) = from.next_entry()? {
+            members.insert(name, value);
+        }
+        Ok(members.into())
+    }
+}
+
+impl FromText for Meaning {
+    const KIND: &'static str =
+        r#""working", "done", "failed", "cancelled", "input", "retry" or "gone""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        let words = [
+            ("working", Self::Working),
+            ("done", Self::Done),
+            ("failed", Self::Failed),
+            ("cancelled", Self::Cancelled),
+            ("input", Self::Input),
+            ("retry", Self::Retry),
+            ("gone", Self::Gone),
+        ];
+        word(text, &words)
+    }
+}
+
+impl FromText for Lives {
+    const KIND: &'static str = r#""backend", "process" or "session""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        let words = [
+            ("backend", Self::Backend),
+            ("process", Self::Process),
+            ("session", Self::Session),
+        ];
+        word(text, &words)
+    }
+}
+
+impl FromText for PollUnit {
+    const KIND: &'static str = r#""s" or "ms""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(text, &[("s", Self::Seconds), ("ms", Self::Milliseconds)])
+    }
+}

@@ -1,0 +1,194 @@
+//! Job tools: a tool that starts a job in the server's backend, and those that report its state, fetch its result and
+//! cancel it. A [`JobRule`] binds them, and the call of the first becomes a call that ends when the job ends. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::jobs::document::JobSource;
+use crate::jobs::words::{Acceptor, JobWords};
+use crate::mcp::tools::{Tool, ToolArgument};
+
+pub mod arguments;
+pub mod document;
+pub mod reading;
+pub mod words;
+
+/// A `[[jobs]]` entry but for the tools that it applies to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobRule {
+    /// Arguments of the start, where the client gives none of that name.
+    pub set: Map<String, Value>,
+    /// The job's id in the answer of the start. `None`: the member with the name of the status tool's argument, or else `id`.
+    pub id: Option<JobSource>,
+    pub status: Helper,
+    /// The state in the answer of the status tool. `None`: `status`, or else `state`.
+    pub state: Option<JobSource>,
+    /// The outcome, which is read once the state says that the job has ended.
+    pub outcome: Option<JobSource>,
+    pub words: JobWords,
+    /// Read before the words, in their order.
+    pub acceptors: Vec<Acceptor>,
+    pub progress: Option<Box<str>>,
+    pub total: Option<Box<str>>,
+    pub message: Option<Box<str>>,
+    pub result: JobResult,
+    pub cancel: Option<Helper>,
+    pub poll: JobPolls,
+    pub lives: Lives,
+}
+
+/// A tool that is called about a job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Helper {
+    pub tool: Arc<str>,
+    /// Arguments, with `{id}`, `{status:/pointer}` and `{start:name}` in their texts.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub arguments: Map<String, Value>,
+}
+
+/// The origin of a job's result.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobResult {
+    /// The answer that says that the job has ended.
+    #[default]
+    Status,
+    /// A part of that answer.
+    Pointer(Box<str>),
+    /// The answer of another tool.
+    Tool(Helper),
+}
+
+/// The times between the checks of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobPolls {
+    pub first: Duration,
+    pub max: Duration,
+    /// The time until the next check in the answer of the status tool, and the unit of a number there.
+    pub from: Option<(Box<str>, PollUnit)>,
+    /// The time without a good check after which the job is lost.
+    pub lost_after: Duration,
+}
+
+impl Default for JobPolls {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(2),
+            max: Duration::from_secs(30),
+            from: None,
+            lost_after: Duration::from_mins(10),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PollUnit {
+    Seconds,
+    Milliseconds,
+}
+
+/// What a job lives as long as.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lives {
+    /// Any session and any process of the server finds the job.
+    #[default]
+    Backend,
+    /// Only the process that started it does.
+    Process,
+    /// Only the session in which it was started does.
+    Session,
+}
+
+impl Default for JobRule {
+    fn default() -> Self {
+        Self {
+            set: Map::new(),
+            id: None,
+            status: Helper::default(),
+            state: None,
+            outcome: None,
+            words: JobWords::default(),
+            acceptors: Vec::new(),
+            progress: None,
+            total: None,
+            message: None,
+            result: JobResult::Status,
+            cancel: None,
+            poll: JobPolls::default(),
+            lives: Lives::Backend,
+        }
+    }
+}
+
+impl JobRule {
+    /// The tools that are called about a job.
+    pub fn helpers(&self) -> impl Iterator<Item = &Helper> {
+        let result = match &self.result {
+            JobResult::Tool(helper) => Some(helper),
+            JobResult::Status | JobResult::Pointer(_) => None,
+        };
+        let all = [Some(&self.status), result, self.cancel.as_ref()];
+        all.into_iter().flatten()
+    }
+
+    /// Returns `true` if that tool is called about a job.
+    pub fn is_helper(&self, tool: &str) -> bool {
+        self.helpers().any(|helper| &*helper.tool == tool)
+    }
+}
+
+/// A rule with the known facts about its tools: all that a call needs to follow its job, on any replica.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobCall {
+    pub rule: Arc<JobRule>,
+    pub(crate) status: Box<[ToolArgument]>,
+    #[serde(default)]
+    pub(crate) result: Box<[ToolArgument]>,
+    #[serde(default)]
+    pub(crate) cancel: Box<[ToolArgument]>,
+}
+
+/// Why a rule does not apply to the server that is there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitRule {
+    #[error("the server has no tool {0:?}")]
+    NoTool(Arc<str>),
+    #[error("{0:?} is a destructive tool, which must not be called again and again")]
+    Destructive(Arc<str>),
+}
+
+impl JobCall {
+    /// A call by this rule. `tool`: what the server lists under a name.
+    pub fn of<'t>(
+        rule: &Arc<JobRule>,
+        tool: impl Fn(&str) -> Option<&'t Tool>,
+    ) -> Result<Self, UnfitRule> {
+        let listed = |helper: &Helper| {
+            let known = tool(&helper.tool);
+            known.ok_or_else(|| UnfitRule::NoTool(Arc::clone(&helper.tool)))
+        };
+        let status = listed(&rule.status)?;
+        if status.is_destructive {
+            return Err(UnfitRule::Destructive(Arc::clone(&rule.status.tool)));
+        }
+        let result = match &rule.result {
+            JobResult::Tool(helper) => listed(helper)?.arguments.clone(),
+            JobResult::Status | JobResult::Pointer(_) => Box::default(),
+        };
+        let cancel = rule.cancel.as_ref().map(listed).transpose()?;
+        Ok(Self {
+            rule: Arc::clone(rule),
+            status: status.arguments.clone(),
+            result,
+            cancel: cancel
+                .map(|tool| tool.arguments.clone())
+                .unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,249 @@
+//! A job that one tool of the server starts, and others report on ([`crate::jobs`]): started, checked, fetched and
+//! cancelled by calls of those tools. Where the job lives in the server's backend, any replica can follow it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tracing::{info, warn};
+
+use crate::backoff::spread;
+use crate::jobs::arguments::HelperUse;
+use crate::jobs::document::{Document, as_text};
+use crate::jobs::reading::{JobHandle, StartAnswer, marked, of_error};
+use crate::jobs::words::Meaning;
+use crate::jobs::{JobCall, JobResult, Lives};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::failure_detail::FailureDetail;
+use crate::mcp::version::Era;
+use crate::upstream::exchange::remote_task::driver::{RemoteTask, TaskRequests};
+use crate::upstream::exchange::remote_task::status_message::ShownProgress;
+use crate::upstream::exchange::remote_task::{
+    BeginRequest, CreatedTask, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
+    TaskState, with_meta,
+};
+use crate::upstream::port::{Event, Exchange, UpstreamRequest};
+use crate::upstream::translate::own_params;
+
+/// A job that the server does not know is looked for again before it counts as gone: it may not be listed yet.
+const GONE_AFTER: Duration = Duration::from_secs(10);
+
+/// A call from the start of its job to the job's end. Nothing is sent before the events are polled.
+pub(in crate::upstream) fn begin(
+    begin: BeginRequest,
+    mut call: UpstreamRequest,
+    job: Arc<JobCall>,
+    era: Era,
+) -> Exchange {
+    if job.rule.lives != Lives::Backend {
+        call.pin.get_or_insert_default();
+    }
+    let requests = TaskRequests::new(JobTools { job, era }, begin, call);
+    RemoteTask::to_be_created(requests).begin()
+}
+
+/// The data by which another process follows a job.
+#[derive(Serialize, Deserialize)]
+struct JobPoint {
+    job: Arc<JobCall>,
+    handle: Box<str>,
+    is_modern: bool,
+}
+
+/// A job that another process follows from here on.
+pub(in crate::upstream) struct AdoptedJob(JobPoint);
+
+impl AdoptedJob {
+    /// Reads a resume point. `None`: it is none of a job.
+    pub(in crate::upstream) fn of(resume_point: &str) -> Option<Self> {
+        serde_json::from_str(resume_point).ok().map(Self)
+    }
+
+    pub(in crate::upstream) fn era(&self) -> Era {
+        if self.0.is_modern {
+            Era::Modern
+        } else {
+            Era::Legacy
+        }
+    }
+
+    /// The rest of the call, for a caller of whom nothing else is known.
+    pub(in crate::upstream) fn follow(self, begin: BeginRequest, caller: [u8; 16]) -> Exchange {
+        let era = self.era();
+        let JobPoint { job, handle, .. } = self.0;
+        // Where there is no client, the requests are raincheck's own.
+        let params = match era {
+            Era::Modern => own_params("{}", &[]),
+            Era::Legacy => "{}".to_owned(),
+        };
+        let call = UpstreamRequest::new(caller, "tools/call", params);
+        let created = CreatedTask {
+            interval: Some(job.rule.poll.first),
+            id: handle.into(),
+        };
+        let requests = TaskRequests::new(JobTools { job, era }, begin, call);
+        RemoteTask::created(requests, created).begin()
+    }
+}
+
+/// The id of a task in the driver is the JSON of a [`JobHandle`].
+#[derive(Clone)]
+struct JobTools {
+    job: Arc<JobCall>,
+    era: Era,
+}
+
+impl JobTools {
+    /// Returns the end of a job, as an answer to the check that found it.
+    fn end(&self, handle: &JobHandle, means: Meaning, answer: Box<RawValue>) -> RemoteEnd {
+        let is_fetched = matches!(self.job.rule.result, JobResult::Tool(_));
+        if is_fetched && means == Meaning::Done {
+            return RemoteEnd::ToFetch(answer);
+        }
+        let id = handle.id.to_string();
+        let result = self.job.rule.result_of(means, &answer, &id);
+        RemoteEnd::Answer(Event::Result(result.unwrap_or(answer)))
+    }
+}
+
+impl TaskCodec for JobTools {
+    fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
+        let mut start = call.clone();
+        // The exchange of the start itself is an ordinary one.
+        start.job = None;
+        if let Some(params) = self.job.start_params(&start.params) {
+            start.params = params.into();
+        }
+        start
+    }
+
+    fn created(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
+        let tool = call.name.as_deref().unwrap_or_default();
+        match self.job.start_answer(answer, &call.params) {
+            StartAnswer::Begun(handle) => {
+                info!(tool, job = %handle.id, "a job began");
+                Some(CreatedTask {
+                    id: serde_json::to_string(&handle).ok()?.into(),
+                    interval: Some(self.job.rule.poll.first),
+                })
+            }
+            StartAnswer::Answer => None,
+            StartAnswer::NoId => {
+                warn!(
+                    tool,
+                    "the answer has no id of a job where [[jobs]] looks for it: it is passed on as the result"
+                );
+                None
+            }
+        }
+    }
+
+    fn about(
+        &self,
+        call: &UpstreamRequest,
+        id: &str,
+        ask: TaskRequest<'_>,
+    ) -> Option<UpstreamRequest> {
+        let handle: JobHandle = serde_json::from_str(id).ok()?;
+        let (of, status) = match ask {
+            TaskRequest::State => (HelperUse::Status, None),
+            TaskRequest::Cancel => (HelperUse::Cancel, None),
+            // Nothing is fetched before the job has ended.
+            TaskRequest::Result(ended) => (HelperUse::Result, Some(Document::of(ended?)?)),
+        };
+        let (helper, params) = self.job.helper_params(of, &handle, status.as_ref())?;
+        let mut request = call.about_task("tools/call", with_meta(call, params));
+        request.name = Some(Arc::clone(&helper.tool));
+        request.native_task = false;
+        if self.job.rule.lives == Lives::Backend {
+            request.pin = None;
+        }
+        Some(request)
+    }
+
+    fn read(&self, id: &str, answer: RemoteAnswer) -> TaskCheck {
+        let rule = &self.job.rule;
+        let Ok(handle) = serde_json::from_str::<JobHandle>(id) else {
+            return TaskCheck::Refused;
+        };
+        let answer = match answer {
+            RemoteAnswer::Result(answer) => answer,
+            RemoteAnswer::Error(error) if of_error(rule, &error.error) == Meaning::Gone => {
+                return TaskCheck::Gone;
+            }
+            RemoteAnswer::Error(_) | RemoteAnswer::None => return TaskCheck::Failed,
+        };
+        let Some(document) = Document::of(&answer) else {
+            return TaskCheck::Failed;
+        };
+        let read = rule.read(&document);
+        let end = match read.meaning {
+            Some(Meaning::Retry) => return TaskCheck::Failed,
+            Some(Meaning::Gone) => return TaskCheck::Gone,
+            Some(means @ (Meaning::Done | Meaning::Failed | Meaning::Cancelled)) => {
+                Some(self.end(&handle, means, answer))
+            }
+            Some(Meaning::Working | Meaning::Input) | None => None,
+        };
+        TaskCheck::State(TaskState {
+            shown: ShownProgress::of(read.progress),
+            end,
+            interval: read.poll,
+            unknown: read.unknown,
+            ..TaskState::default()
+        })
+    }
+
+    fn pause(&self, last: Duration, has_failed: bool) -> Duration {
+        let next = if has_failed { last * 2 } else { last * 3 / 2 };
+        let mut random = [0; 1];
+        // Without randomness the jobs of a restart are all checked in the same moments.
+        let _ = getrandom::fill(&mut random);
+        spread(next.min(self.job.rule.poll.max), random[0])
+    }
+
+    fn lost(&self, id: &str, _: u32, since: Duration) -> Option<Failure> {
+        (since >= self.job.rule.poll.lost_after).then(|| lost(id))
+    }
+
+    fn gone(&self, id: &str, since: Duration) -> Option<Failure> {
+        (since >= GONE_AFTER).then(|| lost(id))
+    }
+
+    fn result(&self, id: &str, fetched: Box<RawValue>) -> Box<RawValue> {
+        let id = id_of(id).to_string();
+        marked(&fetched, &id, Meaning::Done).unwrap_or(fetched)
+    }
+
+    fn moves_at_once(&self) -> bool {
+        true
+    }
+
+    fn resume_point(&self, call: &UpstreamRequest, id: &str) -> Option<Box<str>> {
+        // Another process has no credentials of the client, and the job of a process or a session is found only there.
+        if self.job.rule.lives != Lives::Backend || call.is_personal() {
+            return None;
+        }
+        let point = JobPoint {
+            job: Arc::clone(&self.job),
+            handle: id.into(),
+            is_modern: self.era == Era::Modern,
+        };
+        serde_json::to_string(&point)
+            .ok()
+            .map(String::into_boxed_str)
+    }
+}
+
+fn id_of(handle: &str) -> Value {
+    let handle = serde_json::from_str::<JobHandle>(handle).ok();
+    handle.map_or(Value::Null, |handle| handle.id)
+}
+
+/// The failure of a call whose job cannot be followed any more.
+fn lost(handle: &str) -> Failure {
+    let id = as_text(&id_of(handle)).into();
+    Failure::new(Reason::JobLost, SideEffect::Unknown).with_detail(FailureDetail::Job(id))
+}

@@ -1,0 +1,323 @@
+//! Job tools: a tool that starts a job, and those that report on it, fetch its result and cancel it, as one call.
+
+use serde_json::{Value, json};
+
+use crate::held::Session;
+use crate::support::answer::Task;
+use crate::support::client::Client;
+use crate::support::pair::{Pair, SEAL_KEY};
+use crate::support::upstream::Tally;
+use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
+
+in_both_eras!(
+    a_job_becomes_a_task_and_its_result_the_result,
+    a_job_shows_its_progress,
+    a_job_that_failed_is_a_tool_error_with_the_last_answer,
+    a_client_without_tasks_waits_for_the_job,
+    a_cancel_cancels_the_job_at_the_server,
+    a_check_that_fails_is_not_the_end_of_the_job,
+    a_job_that_nobody_knows_any_more_is_lost,
+    a_job_that_gives_no_sign_is_lost,
+    an_answer_without_a_job_is_the_result,
+    the_rule_sets_what_the_client_leaves_out,
+    the_list_says_that_the_result_comes_by_itself,
+    a_job_outlives_the_replica_that_started_it,
+    a_job_goes_on_through_a_drain,
+    a_job_goes_on_after_a_restart_with_the_embedded_store,
+);
+
+/// The rule of all tests, but for what a test adds.
+const RULE: &str = r#"
+start = "job_start"
+status = "job_status"
+cancel = "job_cancel"
+progress = "/done"
+total = "/of"
+message = "/message"
+poll = { first = "500ms", max = "500ms", lost_after = "3s" }
+"#;
+
+fn config(more: &str) -> Config {
+    Config::auto("20s").section("[jobs]", &format!("{RULE}{more}"))
+}
+
+async fn rig(era: Era, more: &str) -> Rig {
+    let upstream = Upstream::with_jobs(era).await;
+    let proxy = config(more).start(&upstream.url()).await;
+    Rig { proxy, upstream }
+}
+
+/// Starts the job "a". The client has its task long before the grace window ends.
+async fn start(client: &Client) -> Task {
+    client
+        .call("job_start", json!({"name": "a"}))
+        .await
+        .into_task()
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+async fn a_job_becomes_a_task_and_its_result_the_result(era: Era) {
+    let rig = rig(era, "result = \"job_result\"").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.until_started("job_status").await;
+    assert_eq!(client.get(&task).await["status"], "working");
+    rig.upstream.job_is("a", json!({"status": "Succeeded"}));
+    let state = client.until(&task, "completed").await;
+    assert_eq!(text(&state["result"]), "the result of a");
+    assert_eq!(state["result"]["_meta"]["io.raincheck/job"], "a");
+    assert_eq!(rig.upstream.tally("job_start").started, 1);
+    assert_eq!(rig.upstream.tally("job_result").started, 1);
+    assert_eq!(
+        rig.upstream.last_arguments("job_status"),
+        json!({"job_id": "a"})
+    );
+}
+
+async fn a_job_shows_its_progress(era: Era) {
+    let rig = rig(era, "").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    let half = json!({"status": "running", "done": 5, "of": 10, "message": "half"});
+    rig.upstream.job_is("a", half);
+    let shows = |state: &Value| {
+        state["statusMessage"]
+            .as_str()
+            .is_some_and(|it| it.contains("half"))
+    };
+    let state = client.until_it(&task, "showing its progress", shows).await;
+    assert_eq!(
+        state["_meta"]["io.raincheck/progress"]["progress"].as_f64(),
+        Some(5.0)
+    );
+    let end = json!({"status": "completed", "answer": 42});
+    rig.upstream.job_is("a", end.clone());
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["structuredContent"], end);
+    assert_eq!(state["result"]["isError"], false);
+}
+
+async fn a_job_that_failed_is_a_tool_error_with_the_last_answer(era: Era) {
+    for word in ["FAILED", "cancelled"] {
+        let rig = rig(era, "result = \"job_result\"").await;
+        let client = rig.client();
+        let task = start(&client).await;
+        rig.upstream
+            .job_is("a", json!({"status": word, "why": "no disk"}));
+        let state = client.until(&task, "completed").await;
+        assert_eq!(state["result"]["isError"], true);
+        assert_eq!(state["result"]["structuredContent"]["why"], "no disk");
+        assert_eq!(rig.upstream.tally("job_result").started, 0);
+    }
+}
+
+async fn a_client_without_tasks_waits_for_the_job(era: Era) {
+    let rig = rig(era, "").await;
+    let client = rig.client().without_tasks();
+    let modern = client.call("job_start", json!({"name": "a"}));
+    let session = Session::open(rig.client()).await;
+    let legacy = session.calling("job_start", json!({"name": "b"})).send();
+    let ends = async {
+        rig.upstream
+            .until("job_status", "started", |it: Tally| it.started > 1)
+            .await;
+        for job in ["a", "b"] {
+            rig.upstream
+                .job_is(job, json!({"status": "done", "job": job}));
+        }
+    };
+    let (modern, legacy, ()) = tokio::join!(modern, legacy, ends);
+    assert_eq!(modern.into_result()["structuredContent"]["job"], "a");
+    assert_eq!(legacy.into_result()["structuredContent"]["job"], "b");
+}
+
+async fn a_cancel_cancels_the_job_at_the_server(era: Era) {
+    let rig = rig(era, "").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    client.cancel(&task).await.assert_acknowledged();
+    client.until(&task, "cancelled").await;
+    rig.upstream.until_started("job_cancel").await;
+    assert_eq!(
+        rig.upstream.last_arguments("job_cancel"),
+        json!({"job_id": "a"})
+    );
+}
+
+async fn a_check_that_fails_is_not_the_end_of_the_job(era: Era) {
+    let rig = rig(era, "retry = [\"backing off\"]").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    // An error of JSON-RPC, an error of the tool, a word that says so, and words that nobody knows.
+    for answer in [
+        Value::Null,
+        json!({"isError": true, "status": "failed"}),
+        json!({"status": "Backing Off"}),
+        json!({"status": "glowing"}),
+        json!({}),
+        json!("no structure at all"),
+    ] {
+        let before = rig.upstream.tally("job_status").started;
+        rig.upstream.job_is("a", answer);
+        let checked = |it: Tally| it.started > before + 1;
+        rig.upstream.until("job_status", "started", checked).await;
+        assert_eq!(client.get(&task).await["status"], "working");
+        rig.upstream.job_is("a", json!({"status": "running"}));
+        let checked = |it: Tally| it.started > before + 3;
+        rig.upstream.until("job_status", "started", checked).await;
+    }
+    rig.upstream.job_is("a", json!({"status": "done"}));
+    client.until(&task, "completed").await;
+}
+
+async fn a_job_that_nobody_knows_any_more_is_lost(era: Era) {
+    let patient = RULE.replace("3s", "10m") + "gone = \"not_found\"";
+    let upstream = Upstream::with_jobs(era).await;
+    let config = Config::auto("20s").section("[jobs]", &patient);
+    let rig = Rig {
+        proxy: config.start(&upstream.url()).await,
+        upstream,
+    };
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.job_is("a", json!({"status": "not_found"}));
+    assert_lost(&client.until(&task, "failed").await);
+}
+
+async fn a_job_that_gives_no_sign_is_lost(era: Era) {
+    let rig = rig(era, "").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.job_is("a", Value::Null);
+    assert_lost(&client.until(&task, "failed").await);
+    // Nothing follows the job any more.
+    rig.upstream.until_started("job_cancel").await;
+}
+
+fn assert_lost(state: &Value) {
+    let error = &state["error"];
+    assert_eq!(error["data"]["io.raincheck/reason"], "job_lost", "{error}");
+    assert_eq!(error["data"]["io.raincheck/effect"], "unknown");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("job a"), "{message}");
+}
+
+async fn an_answer_without_a_job_is_the_result(era: Era) {
+    let rig = rig(era, "").await;
+    let client = rig.client();
+    for answer in [
+        json!({"error": "no room"}),
+        json!({"job_id": "", "status": "queued"}),
+        json!({"job_id": "a\nb", "status": "queued"}),
+        json!({"job_id": {"a": 1}}),
+        json!({"job_id": "a", "isError": true}),
+        json!({"job_id": "a", "status": "completed"}),
+    ] {
+        rig.upstream.job_is("start", answer.clone());
+        let result = client.call("job_start", json!({})).await.into_result();
+        assert_eq!(result["structuredContent"], answer);
+    }
+    assert_eq!(rig.upstream.tally("job_status").started, 0);
+}
+
+async fn the_rule_sets_what_the_client_leaves_out(era: Era) {
+    let more = r#"set = { wait = false, region = "north" }"#;
+    let rig = rig(era, more).await;
+    let given = json!({"name": "a", "wait": true});
+    let task = rig.client().call("job_start", given).await.into_task();
+    let started = rig.upstream.last_arguments("job_start");
+    assert_eq!(
+        started,
+        json!({"name": "a", "wait": true, "region": "north"})
+    );
+    rig.client().cancel(&task).await.assert_acknowledged();
+    // What the start and the check have in common is repeated.
+    let given = json!({"name": "b", "region": "south"});
+    rig.client().call("job_start", given).await.into_task();
+    rig.upstream.until_started("job_status").await;
+    let checked = rig.upstream.last_arguments("job_status");
+    assert_eq!(checked, json!({"job_id": "b", "region": "south"}));
+}
+
+async fn the_list_says_that_the_result_comes_by_itself(era: Era) {
+    let rig = rig(era, "hide = true").await;
+    let session = Session::open(rig.client()).await;
+    let list = json!({"jsonrpc": "2.0", "id": "list", "method": "tools/list"});
+    for answer in [
+        rig.client().request("tools/list", json!({})).send().await,
+        session.post(&list).send().await,
+    ] {
+        let result = answer.into_result();
+        let tools = result["tools"].as_array().unwrap();
+        let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
+        let start = named("job_start").unwrap()["description"].as_str().unwrap();
+        assert!(start.starts_with("The result comes by itself"), "{start}");
+        assert!(named("job_status").is_none() && named("job_cancel").is_none());
+        assert!(named("echo").unwrap()["description"].is_null());
+    }
+    // A model that knows the tool from before can still call it.
+    let status = rig
+        .client()
+        .call("job_status", json!({"job_id": "a"}))
+        .await;
+    assert_eq!(
+        status.into_result()["structuredContent"]["status"],
+        "running"
+    );
+}
+
+async fn pair(era: Era) -> Pair {
+    let upstream = Upstream::with_jobs(era).await;
+    let config = config("result = \"job_result\"")
+        .section("upstream", "shared = true")
+        .store(&format!("seal_key = {SEAL_KEY:?}"));
+    Pair::of(upstream, config).await
+}
+
+async fn a_job_outlives_the_replica_that_started_it(era: Era) {
+    let mut pair = pair(era).await;
+    let task = start(&pair.at_a()).await;
+    pair.until_resumable(&task).await;
+    pair.a.kill();
+    pair.upstream.job_is("a", json!({"status": "done"}));
+    let state = pair.at_b().until(&task, "completed").await;
+    assert_eq!(text(&state["result"]), "the result of a");
+    assert_eq!(pair.upstream.tally("job_start").started, 1);
+}
+
+async fn a_job_goes_on_through_a_drain(era: Era) {
+    let mut pair = pair(era).await;
+    let task = start(&pair.at_a()).await;
+    pair.until_resumable(&task).await;
+    assert!(pair.a.stop().await.success());
+    assert_eq!(pair.at_b().get(&task).await["status"], "working");
+    pair.upstream.job_is("a", json!({"status": "done"}));
+    let state = pair.at_b().until(&task, "completed").await;
+    assert_eq!(text(&state["result"]), "the result of a");
+    assert_eq!(pair.upstream.tally("job_start").started, 1);
+    assert_eq!(pair.upstream.tally("job_cancel").started, 0);
+}
+
+async fn a_job_goes_on_after_a_restart_with_the_embedded_store(era: Era) {
+    for is_killed in [true, false] {
+        let upstream = Upstream::with_jobs(era).await;
+        let proxy = config("").embedded().start(&upstream.url()).await;
+        let mut rig = Rig { proxy, upstream };
+        let task = start(&rig.client()).await;
+        // The first check comes half a second after the job's id is stored.
+        rig.upstream.until_started("job_status").await;
+        if is_killed {
+            rig.proxy.kill();
+        } else {
+            assert!(rig.proxy.stop().await.success());
+        }
+        rig.proxy.restart().await;
+        rig.upstream.job_is("a", json!({"status": "done"}));
+        rig.client().until(&task, "completed").await;
+        assert_eq!(rig.upstream.tally("job_start").started, 1);
+        assert_eq!(rig.upstream.tally("job_cancel").started, 0);
+    }
+}

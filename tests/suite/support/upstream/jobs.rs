@@ -1,0 +1,98 @@
+//! Job tools of the scripted server: one starts a job, others report on it, fetch its result and cancel it.
+
+use serde_json::{Value, json};
+
+use super::Upstream;
+use super::tools::{Call, End};
+
+/// The answer of `job_status` for each job, in place of "running". A text is an answer without structure.
+pub(super) type Answers = std::sync::Mutex<std::collections::BTreeMap<String, Value>>;
+
+pub(super) fn tools() -> Vec<Value> {
+    let tool = |name: &str, arguments: Value, required: &[&str]| {
+        let schema = json!({"type": "object", "properties": arguments, "required": required});
+        json!({"name": name, "inputSchema": schema})
+    };
+    let job = || json!({"job_id": {"type": "string"}, "region": {"type": "string"}});
+    vec![
+        tool(
+            "job_start",
+            json!({"name": {"type": "string"}, "region": {"type": "string"}, "wait": {"type": "boolean"}}),
+            &[],
+        ),
+        tool("job_status", job(), &["job_id"]),
+        tool("job_result", job(), &["job_id"]),
+        tool(
+            "job_cancel",
+            json!({"job_id": {"type": "string"}}),
+            &["job_id"],
+        ),
+    ]
+}
+
+impl Upstream {
+    /// A server with job tools.
+    pub(crate) async fn with_jobs(era: super::Era) -> Self {
+        let upstream = Self::start(era).await;
+        upstream
+            .shared
+            .has_jobs
+            .store(true, std::sync::atomic::Ordering::Relaxed);
+        upstream
+    }
+
+    /// From now on `job_status` answers so about that job.
+    pub(crate) fn job_is(&self, job: &str, answer: Value) {
+        let mut answers = self.shared.jobs.lock().unwrap();
+        answers.insert(job.to_owned(), answer);
+    }
+
+    /// The arguments of the last call of that tool.
+    pub(crate) fn last_arguments(&self, tool: &str) -> Value {
+        let received = self.shared.received.borrow();
+        let calls = received.iter().rev().map(super::Received::json);
+        let mut calls = calls.filter(|message| message["params"]["name"] == tool);
+        calls
+            .next()
+            .map_or(Value::Null, |mut call| call["params"]["arguments"].take())
+    }
+}
+
+impl Call {
+    /// `None`: it is no job tool.
+    pub(super) fn of_job(&self, answers: &Answers) -> Option<End> {
+        let job = self.arguments["job_id"].as_str().unwrap_or_default();
+        let said = |job: &str| answers.lock().unwrap().get(job).cloned();
+        Some(match self.name.as_str() {
+            "job_start" => {
+                let name = self.arguments["name"].as_str().unwrap_or("a");
+                let started =
+                    said("start").unwrap_or_else(|| json!({"job_id": name, "status": "QUEUED"}));
+                self.document(&started)
+            }
+            "job_status" => match said(job) {
+                Some(Value::Null) => {
+                    End::Error(r#"{"code":-32603,"message":"out of order"}"#.into())
+                }
+                Some(answer) => self.document(&answer),
+                None => self.document(&json!({"status": "running"})),
+            },
+            "job_result" => self.text(&format!("the result of {job}")),
+            "job_cancel" => self.text("cancelled"),
+            _ => return None,
+        })
+    }
+
+    /// A text, or structured content.
+    fn document(&self, answer: &Value) -> End {
+        if let Some(text) = answer.as_str() {
+            return self.text(text);
+        }
+        let kind = self.kind();
+        let is_error = answer["isError"].as_bool().unwrap_or_default();
+        let text = Value::from(answer.to_string());
+        End::Result(format!(
+            r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"structuredContent":{answer},"isError":{is_error}}}"#
+        ))
+    }
+}

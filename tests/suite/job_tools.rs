@@ -11,6 +11,7 @@ use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
 
 in_both_eras!(
     a_job_becomes_a_task_and_its_result_the_result,
+    a_result_may_take_longer_than_the_pause_between_checks,
     a_job_shows_its_progress,
     a_job_that_failed_is_a_tool_error_with_the_last_answer,
     a_client_without_tasks_waits_for_the_job,
@@ -75,6 +76,23 @@ async fn a_job_becomes_a_task_and_its_result_the_result(era: Era) {
         rig.upstream.last_arguments("job_status"),
         json!({"job_id": "a"})
     );
+}
+
+async fn a_result_may_take_longer_than_the_pause_between_checks(era: Era) {
+    let rig = rig(era, "result = \"job_result\"").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.job_is("result is held", json!(true));
+    rig.upstream.job_is("a", json!({"status": "done"}));
+    rig.upstream.until_started("job_result").await;
+    // More checks follow, which say again that the job has ended.
+    let before = rig.upstream.tally("job_status").started;
+    let checked = |it: Tally| it.started > before + 1;
+    rig.upstream.until("job_status", "started", checked).await;
+    rig.upstream.release("job_result");
+    let state = client.until(&task, "completed").await;
+    assert_eq!(text(&state["result"]), "the result of a");
+    assert_eq!(rig.upstream.tally("job_result").started, 1);
 }
 
 async fn a_job_shows_its_progress(era: Era) {

@@ -247,8 +247,9 @@ impl<C: TaskCodec> RemoteTask<C> {
             Some(RemoteEnd::ToFetch(ended)) => Some(ended),
             None => None,
         };
-        if task.fetching.is_none() || (had_ended && task.has_ended) {
-            // A result that did not come in a whole interval after the end was lost.
+        let is_late = C::FETCHES_EARLY && had_ended && task.has_ended;
+        if task.fetching.is_none() || is_late {
+            // A result that was asked for early and did not come in a whole interval after the end was lost.
             task.fetching = self.fetch(&task.id, ended.as_deref());
         }
     }
@@ -368,7 +369,7 @@ impl<C: TaskCodec> Control for TaskControl<C> {
             };
         };
         for _ in 0..UPDATES_MAX {
-            match RemoteAnswer::to(begin(update.clone())).await {
+            match RemoteAnswer::to(begin(update.clone()), codec.patience()).await {
                 RemoteAnswer::Result(_) => return Ok(()),
                 RemoteAnswer::Error(error) if is_unknown(&error) => break,
                 // A server that has the answer already refuses it a second time.
@@ -420,7 +421,10 @@ impl<C: TaskCodec> Unfold for Polls<C> {
         tokio::time::sleep(self.interval).await;
         let codec = &self.requests.codec;
         let polled = match self.requests.about(&self.id, TaskRequest::State) {
-            Some(asking) => codec.read(&self.id, RemoteAnswer::to(asking).await),
+            Some(asking) => {
+                let answer = RemoteAnswer::to(asking, codec.patience()).await;
+                codec.read(&self.id, answer)
+            }
             None => TaskCheck::Refused,
         };
         self.interval = match &polled {

@@ -196,6 +196,11 @@ impl TaskCodec for JobTools {
         })
     }
 
+    fn patience(&self) -> Duration {
+        // Some status tools wait themselves until there is news.
+        self.job.rule.poll.lost_after / 2
+    }
+
     fn pause(&self, last: Duration, has_failed: bool) -> Duration {
         let next = if has_failed { last * 2 } else { last * 3 / 2 };
         let mut random = [0; 1];

@@ -28,6 +28,8 @@ pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest)
 struct LegacyTasks;
 
 impl TaskCodec for LegacyTasks {
+    const FETCHES_EARLY: bool = true;
+
     fn created(&self, _: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
         let answer = Object::parse(answer.get()).ok()?;
         let task = answer.get_object("task")?;

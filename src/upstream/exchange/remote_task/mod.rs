@@ -27,7 +27,7 @@ const FAILURES_MAX: u32 = 5;
 const INTERVAL_MIN: Duration = Duration::from_millis(250);
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// The time that a server has to answer about its task.
+/// The time that a server has to answer about a task of MCP's own.
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins one request at the server.
@@ -38,6 +38,9 @@ const LOST: Failure = RESET;
 
 /// The words in which one kind of server speaks of its tasks.
 trait TaskCodec: Clone + Send + Sync + 'static {
+    /// The result is asked for before the task has ended, because a server may answer late.
+    const FETCHES_EARLY: bool = false;
+
     /// The request that begins the task.
     fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
         call.clone()
@@ -56,6 +59,11 @@ trait TaskCodec: Clone + Send + Sync + 'static {
 
     /// Reads the answer to the question for the state of a task.
     fn read(&self, id: &str, answer: RemoteAnswer) -> TaskCheck;
+
+    /// The time that the server has to answer about a task.
+    fn patience(&self) -> Duration {
+        ASK_PATIENCE
+    }
 
     /// The time until the next poll, if the server asks for none and the last poll failed or not.
     fn pause(&self, last: Duration, has_failed: bool) -> Duration {
@@ -170,7 +178,7 @@ enum RemoteAnswer {
 }
 
 impl RemoteAnswer {
-    async fn to(mut request: Exchange) -> Self {
+    async fn to(mut request: Exchange, patience: Duration) -> Self {
         let asking = async {
             while let Some(event) = request.events.next().await {
                 match event {
@@ -188,7 +196,7 @@ impl RemoteAnswer {
             }
             Self::None
         };
-        let asked = tokio::time::timeout(ASK_PATIENCE, asking).await;
+        let asked = tokio::time::timeout(patience, asking).await;
         // A server that is slow now may answer the next poll, so this is no refusal.
         asked.unwrap_or(Self::None)
     }

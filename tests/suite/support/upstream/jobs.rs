@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Upstream;
 use super::tools::{Call, End};
+use super::{Shared, Upstream};
 
 /// The answer of `job_status` for each job, in place of "running". A text is an answer without structure.
 pub(super) type Answers = std::sync::Mutex<std::collections::BTreeMap<String, Value>>;
@@ -60,9 +60,9 @@ impl Upstream {
 
 impl Call {
     /// `None`: it is no job tool.
-    pub(super) fn of_job(&self, answers: &Answers) -> Option<End> {
+    pub(super) async fn of_job(&self, shared: &Shared) -> Option<End> {
         let job = self.arguments["job_id"].as_str().unwrap_or_default();
-        let said = |job: &str| answers.lock().unwrap().get(job).cloned();
+        let said = |job: &str| shared.jobs.lock().unwrap().get(job).cloned();
         Some(match self.name.as_str() {
             "job_start" => {
                 let name = self.arguments["name"].as_str().unwrap_or("a");
@@ -77,7 +77,12 @@ impl Call {
                 Some(answer) => self.document(&answer),
                 None => self.document(&json!({"status": "running"})),
             },
-            "job_result" => self.text(&format!("the result of {job}")),
+            "job_result" => {
+                if said("result is held").is_some() {
+                    shared.released("job_result").await;
+                }
+                self.text(&format!("the result of {job}"))
+            }
             "job_cancel" => self.text("cancelled"),
             _ => return None,
         })

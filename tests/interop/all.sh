@@ -32,6 +32,7 @@
 #   examples             examples.mjs: what is in examples/, in front of server-everything
 #   strangers            strangers.mjs: 20 servers in five languages and 7 clients that no other lane runs, directly and through raincheck;
 #                        RAINCHECK_RENEW=1 writes the tables
+#   jobs                 jobs.mjs: five servers whose tools start jobs, with `[[jobs]]`, in front of a fake of the service of each
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -46,7 +47,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | strangers | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
+    wrapped | strangers | jobs | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -174,7 +175,7 @@ long_calls() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(hosts patience repeats signin pages board web strangers wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(hosts patience repeats signin pages board web strangers jobs wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

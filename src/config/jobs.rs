@@ -179,6 +179,16 @@ impl Entry {
     }
 }
 
+/// Refuses a part of the last status where there is none yet.
+fn without_status(at: &Entry, setting: &str, helper: &Helper) -> Result<(), Problem> {
+    let mut templates = helper.arguments.values();
+    if templates.any(|template| template.to_string().contains("{status:")) {
+        let text = "{status:..} is known to result only; write {id} or {start:NAME}";
+        return Err(at.refused(setting, text));
+    }
+    Ok(())
+}
+
 fn entry(at: &Entry, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
     let start = at.start(job.start, job.hide)?;
     let set = match job.set {
@@ -193,6 +203,11 @@ fn entry(at: &Entry, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
         let text = r#"not set; name the tool that reports on a job: status = "get_export""#;
         at.refused("status", text)
     })?;
+    without_status(at, "status", &status)?;
+    let cancel = at.helper("cancel", job.cancel)?;
+    if let Some(cancel) = &cancel {
+        without_status(at, "cancel", cancel)?;
+    }
     let result = match job.result {
         None => JobResult::Status,
         Some(Value::String(text)) if text == "status" => JobResult::Status,
@@ -226,7 +241,7 @@ fn entry(at: &Entry, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
         total: at.optional_pointer("total", job.total)?,
         message: at.optional_pointer("message", job.message)?,
         result,
-        cancel: at.helper("cancel", job.cancel)?,
+        cancel,
         poll: at.polls(job.poll)?,
         lives: job.lives,
     };
@@ -293,6 +308,10 @@ mod tests {
                 "no place",
             ),
             ("start = \"a\"\nstatus = { name = \"b\" }", "names no tool"),
+            (
+                "start = \"a\"\nstatus = { tool = \"b\", arguments = { x = \"{status:/x}\" } }",
+                "result only",
+            ),
             ("start = \"a\"\nstatus = \"b\"\nset = \"c\"", "no table"),
             (
                 "start = \"a\"\nstatus = \"b\"\nmatch = [{ equals = \"x\" }]",

@@ -1,12 +1,17 @@
 //! The arguments of the tools that are called about a job.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::jobs::document::{Document, as_text};
-use crate::jobs::reading::{JobHandle, arguments_of};
-use crate::jobs::{Helper, JobCall, JobResult};
-use crate::mcp::json::{Writer, set};
-use crate::mcp::tools::{ArgumentKind, ToolArgument};
+use crate::jobs::id_argument::ID;
+use crate::jobs::job_call::JobCall;
+use crate::jobs::reading::JobHandle;
+use crate::jobs::{Helper, JobResult};
+use crate::mcp::json::{Object, Writer, prepend, set};
+use crate::mcp::tools::ArgumentKind;
 
 /// The request that a tool is called for about a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,16 +22,22 @@ pub enum HelperUse {
 }
 
 impl JobCall {
-    /// Returns the `params` of the start, with the arguments that the rule sets and the client leaves out.
+    /// Returns the `params` of the start, with the arguments that the rule sets and the client leaves out. Those of the client keep
+    /// their bytes. `None`: nothing changes.
     pub fn start_params(&self, params: &str) -> Option<String> {
-        if self.rule.set.is_empty() {
-            return None;
-        }
-        let mut arguments = arguments_of(params);
-        for (name, value) in &self.rule.set {
-            arguments.entry(name).or_insert_with(|| value.clone());
-        }
-        set(params, "arguments", &Value::Object(arguments).to_string()).ok()
+        let given = Object::parse(params).ok()?;
+        let arguments = given.get("arguments").map_or("{}", RawValue::get);
+        let members = Object::parse(arguments).ok()?;
+        let missing = self
+            .rule
+            .set
+            .iter()
+            .filter(|(name, _)| !members.contains(name));
+        let with_missing = missing.fold(None, |text: Option<String>, (name, value)| {
+            let text = text.as_deref().unwrap_or(arguments);
+            Some(prepend(text, name, &value.to_string()))
+        });
+        set(params, "arguments", &with_missing?).ok()
     }
 
     /// Returns the tool and the `params` of a call about a job. `status`: the answer that says that the job has ended. `None`:
@@ -37,58 +48,68 @@ impl JobCall {
         handle: &JobHandle,
         status: Option<&Document>,
     ) -> Option<(&Helper, String)> {
-        let (helper, listed) = match (of, &self.rule.result) {
+        let (helper, facts) = match (of, &self.rule.result) {
             (HelperUse::Status, _) => (&self.rule.status, &self.status),
             (HelperUse::Cancel, _) => (self.rule.cancel.as_ref()?, &self.cancel),
             (HelperUse::Result, JobResult::Tool(helper)) => (helper, &self.result),
             (HelperUse::Result, JobResult::Status | JobResult::Pointer(_)) => return None,
         };
-        let mut arguments = Map::new();
-        let is_listed = |name: &str| listed.iter().find(|it| &*it.name == name);
-        for (name, value) in &handle.copied {
-            if is_listed(name).is_some() {
-                arguments.insert(name.clone(), value.clone());
-            }
-        }
-        if !names_id(helper) {
-            let name = id_argument(helper, listed).unwrap_or("id");
-            arguments.insert(name.to_owned(), handle.id.clone());
+        let listed = |name: &str| facts.arguments.iter().find(|it| &*it.name == name);
+        let fitted = |name: &str, value: Value| {
+            let kind = listed(name).map_or(ArgumentKind::Other, |it| it.kind);
+            fit(value, kind).to_string()
+        };
+        let copied = handle.copied.iter();
+        let mut arguments: BTreeMap<&str, String> = copied
+            .filter(|(name, _)| listed(name).is_some())
+            .map(|(name, json)| (name.as_str(), json.to_string()))
+            .collect();
+        if let Some(name) = &facts.id {
+            arguments.insert(name, fitted(name, handle.id.clone()));
         }
         for (name, template) in &helper.arguments {
-            arguments.insert(name.clone(), fill(template, handle, status)?);
-        }
-        for (name, value) in &mut arguments {
-            if let Some(argument) = is_listed(name) {
-                fit(value, argument.kind);
+            if let Some(filled) = fill(template, handle, status) {
+                arguments.insert(name, fitted(name, filled));
+            } else if template.to_string().contains(STATUS) {
+                return None;
+            } else {
+                // What the client left out of the start is left out here, too.
+                arguments.remove(name.as_str());
             }
+        }
+        let mut written = Writer::object();
+        for (name, json) in &arguments {
+            written.raw(name, json);
         }
         let mut params = Writer::object();
         params
             .str("name", &helper.tool)
-            .raw("arguments", &Value::Object(arguments).to_string());
+            .raw("arguments", &written.end());
         Some((helper, params.end()))
     }
 
     /// The name of the status tool's argument that takes the id.
     pub(super) fn id_argument(&self) -> Option<&str> {
-        let helper = &self.rule.status;
-        let mut templates = helper.arguments.iter();
+        let mut templates = self.rule.status.arguments.iter();
         let named = templates.find(|(_, template)| template.as_str() == Some(ID));
-        match named {
-            Some((name, _)) => Some(name),
-            None => id_argument(helper, &self.status),
-        }
+        named
+            .map(|(name, _)| name.as_str())
+            .or(self.status.id.as_deref())
     }
 
     /// The arguments of the start that another tool of the job has, too.
-    pub(super) fn copied(&self, given: Map<String, Value>) -> Map<String, Value> {
+    pub(super) fn copied(&self, given: &Object<'_>) -> BTreeMap<String, Box<str>> {
         let id = self.id_argument();
-        let all = || self.status.iter().chain(&self.result).chain(&self.cancel);
+        let all = || {
+            let facts = [&self.status, &self.result, &self.cancel];
+            facts.into_iter().flat_map(|facts| facts.arguments.iter())
+        };
         let is_shared = |name: &str| Some(name) != id && all().any(|it| &*it.name == name);
         let is_in_template = |name: &str| self.rule.uses_start_argument(name);
-        let shared = given.into_iter();
+        let shared = given.iter();
         shared
             .filter(|(name, _)| is_shared(name) || is_in_template(name))
+            .map(|(name, json)| (name.to_owned(), json.get().into()))
             .collect()
     }
 }
@@ -101,31 +122,8 @@ impl super::JobRule {
     }
 }
 
-const ID: &str = "{id}";
-
-/// Returns `true` if the rule itself says where the id goes.
-fn names_id(helper: &Helper) -> bool {
-    let mut templates = helper.arguments.values();
-    templates.any(|template| template.to_string().contains(ID))
-}
-
-/// The argument of a tool that takes the id of a job: the only one that it requires, or else the first whose name ends with
-/// `id`, one that is required before one that is not. Those that the rule gives are no such arguments.
-fn id_argument<'l>(helper: &Helper, listed: &'l [ToolArgument]) -> Option<&'l str> {
-    let free = || {
-        let all = listed.iter();
-        all.filter(|it| !helper.arguments.contains_key(&*it.name))
-    };
-    let ends_with_id = |it: &&ToolArgument| {
-        let folded = it.name.to_lowercase();
-        folded.ends_with("id") || folded.ends_with("ids")
-    };
-    let mut required = free().filter(|it| it.required);
-    let only = required.next().filter(|_| required.next().is_none());
-    only.or_else(|| free().filter(|it| it.required).find(ends_with_id))
-        .or_else(|| free().find(ends_with_id))
-        .map(|it| &*it.name)
-}
+/// The beginning of a place for a part of the last status.
+const STATUS: &str = "{status:";
 
 /// Fills the places of a template. `None`: what stands in such a place is missing.
 fn fill(template: &Value, handle: &JobHandle, status: Option<&Document>) -> Option<Value> {
@@ -153,7 +151,10 @@ fn fill_text(text: &str, handle: &JobHandle, status: Option<&Document>) -> Optio
         let (of, rest) = name.split_once(':')?;
         match of {
             "status" => Some(status.and_then(|status| status.value.pointer(rest).cloned())),
-            "start" => Some(handle.copied.get(rest).cloned()),
+            "start" => {
+                let copied = handle.copied.get(rest);
+                Some(copied.and_then(|json| serde_json::from_str(json).ok()))
+            }
             _ => None,
         }
     };
@@ -182,18 +183,15 @@ fn fill_text(text: &str, handle: &JobHandle, status: Option<&Document>) -> Optio
     Some(Value::String(filled))
 }
 
-/// Changes an id to the type that the tool's schema wants.
-fn fit(value: &mut Value, kind: ArgumentKind) {
-    let fitted = match (kind, &*value) {
-        (ArgumentKind::Number, Value::String(text)) => text.parse::<i64>().ok().map(Value::from),
-        (ArgumentKind::Text, Value::Number(number)) => Some(number.to_string().into()),
-        (ArgumentKind::List, Value::String(_) | Value::Number(_)) => {
-            Some(Value::Array(vec![value.clone()]))
+/// Returns an id in the type that the tool's schema wants.
+fn fit(value: Value, kind: ArgumentKind) -> Value {
+    match (kind, &value) {
+        (ArgumentKind::Number, Value::String(text)) => {
+            text.parse::<i64>().map_or(value, Value::from)
         }
-        _ => None,
-    };
-    if let Some(fitted) = fitted {
-        *value = fitted;
+        (ArgumentKind::Text, Value::Number(number)) => number.to_string().into(),
+        (ArgumentKind::List, Value::String(_) | Value::Number(_)) => Value::Array(vec![value]),
+        _ => value,
     }
 }
 
@@ -205,6 +203,9 @@ mod tests {
 
     use super::*;
     use crate::jobs::JobRule;
+    use crate::jobs::id_argument::id_argument;
+    use crate::jobs::job_call::HelperFacts;
+    use crate::mcp::tools::ToolArgument;
 
     fn argument(name: &str, kind: ArgumentKind, required: bool) -> ToolArgument {
         let name = name.into();
@@ -222,12 +223,21 @@ mod tests {
         }
     }
 
+    /// A call by a rule whose status tool has these arguments, and whose start has none.
     fn call(rule: JobRule, status: &[ToolArgument]) -> JobCall {
+        let facts = |helper: &Helper, arguments: &[ToolArgument]| HelperFacts {
+            id: id_argument(helper, arguments, &[]),
+            arguments: arguments.into(),
+        };
+        let result = match &rule.result {
+            JobResult::Tool(helper) => facts(helper, &[]),
+            JobResult::Status | JobResult::Pointer(_) => HelperFacts::default(),
+        };
         JobCall {
+            status: facts(&rule.status, status),
+            result,
+            cancel: HelperFacts::default(),
             rule: Arc::new(rule),
-            status: status.into(),
-            result: Box::default(),
-            cancel: Box::default(),
         }
     }
 
@@ -251,7 +261,6 @@ mod tests {
                 vec![text("verbose", false), text("task_id", false)],
                 "task_id",
             ),
-            (vec![text("verbose", false)], "id"),
             (vec![], "id"),
         ] {
             let rule = JobRule {
@@ -260,7 +269,7 @@ mod tests {
             };
             let handle = JobHandle {
                 id: json!("7"),
-                copied: Map::new(),
+                copied: BTreeMap::new(),
             };
             let params = params(&call(rule, &listed), HelperUse::Status, &handle, None);
             assert_eq!(params, json!({"name": "s", "arguments": {(name): "7"}}));
@@ -280,7 +289,7 @@ mod tests {
             let call = call(JobRule::default(), &listed);
             let handle = JobHandle {
                 id,
-                copied: Map::new(),
+                copied: BTreeMap::new(),
             };
             let params = params(&call, HelperUse::Status, &handle, None);
             assert_eq!(params["arguments"]["id"], sent);
@@ -298,8 +307,9 @@ mod tests {
         };
         let call = call(rule, &[]);
         let given = json!({"who": "ann", "other": 1});
-        let copied = call.copied(given.as_object().unwrap().clone());
-        assert_eq!(Value::from(copied.clone()), json!({"who": "ann"}));
+        let given = given.to_string();
+        let copied = call.copied(&Object::parse(&given).unwrap());
+        assert_eq!(json!(copied), json!({"who": "\"ann\""}));
         let handle = JobHandle {
             id: json!("a{b"),
             copied,
@@ -323,6 +333,14 @@ mod tests {
             call.helper_params(HelperUse::Cancel, &handle, None)
                 .is_none()
         );
+        // Without an argument of the start, the rest is sent.
+        let handle = JobHandle {
+            copied: BTreeMap::new(),
+            ..handle
+        };
+        let sent = self::params(&call, HelperUse::Result, &handle, Some(&there));
+        assert_eq!(sent["arguments"].get("who"), None);
+        assert_eq!(sent["arguments"]["n"], 5);
     }
 
     #[test]
@@ -331,11 +349,18 @@ mod tests {
             set: json!({"wait": false, "n": 1}).as_object().unwrap().clone(),
             ..JobRule::default()
         };
-        let start = call(rule, &[]).start_params(r#"{"name":"a","arguments":{"n":2},"_meta":{}}"#);
+        let call_by_rule = call(rule, &[]);
+        let start = |arguments: &str| {
+            let params = format!(r#"{{"name":"a","arguments":{arguments},"_meta":{{}}}}"#);
+            call_by_rule.start_params(&params)
+        };
+        // Numbers and what no parser takes stay as the client wrote them.
         assert_eq!(
-            start.as_deref(),
-            Some(r#"{"name":"a","arguments":{"n":2,"wait":false},"_meta":{}}"#)
+            start(r#"{"n":1.10,"huge":1e400}"#).as_deref(),
+            Some(r#"{"name":"a","arguments":{"wait":false,"n":1.10,"huge":1e400},"_meta":{}}"#)
         );
+        assert_eq!(start(r#"{"n":1,"wait":null}"#), None);
+        assert_eq!(start("[]"), None);
         assert!(call(JobRule::default(), &[]).start_params("{}").is_none());
     }
 }

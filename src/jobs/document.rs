@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::mcp::json::{Object, Writer};
+
 /// The most bytes of text that patterns search.
 const TEXT_MAX: usize = 64 << 10;
 
@@ -22,40 +24,45 @@ pub struct Document {
 }
 
 #[derive(Deserialize)]
-struct ToolResult<'r> {
-    #[serde(borrow, default)]
-    content: Vec<&'r RawValue>,
-    #[serde(default, rename = "structuredContent")]
-    structured: Option<Value>,
-    #[serde(default, rename = "isError")]
-    is_error: bool,
-}
-
-#[derive(Deserialize)]
 struct TextBlock<'r> {
     #[serde(borrow)]
     text: Cow<'r, str>,
 }
 
 impl Document {
-    /// Reads a result. `None`: it is none of `tools/call`, or is nested too deeply.
+    /// Reads a result. What cannot be read of it counts as missing. `None`: it is no object.
     pub fn of(result: &RawValue) -> Option<Self> {
-        let result: ToolResult<'_> = serde_json::from_str(result.get()).ok()?;
-        let blocks = result.content.iter();
+        let result = Object::parse(result.get()).ok()?;
+        let blocks = result.get("content").map_or("[]", RawValue::get);
+        let blocks: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
         // Other kinds of content have no text, and do not hide the text of the others.
         let texts: Vec<_> = blocks
+            .iter()
             .filter_map(|block| serde_json::from_str::<TextBlock<'_>>(block.get()).ok())
             .map(|block| block.text)
             .collect();
-        let value = result.structured.map(unwrapped).or_else(|| {
+        let structured = result.get("structuredContent");
+        let structured: Option<Value> =
+            structured.and_then(|value| serde_json::from_str(value.get()).ok());
+        let structured = structured.filter(|value| !value.is_null());
+        let value = structured.map(unwrapped).or_else(|| {
             let mut parsed = texts.iter().filter_map(|text| json(text));
             parsed.next()
         });
         Some(Self {
             value: value.unwrap_or_default(),
             text: joined(&texts),
-            is_error: result.is_error,
+            is_error: result.get("isError").is_some_and(|it| it.get() == "true"),
         })
+    }
+
+    /// The text as a result of `tools/call`.
+    pub fn to_result(&self) -> Option<Box<RawValue>> {
+        let mut block = Writer::object();
+        block.str("type", "text").str("text", &self.text);
+        let mut result = Writer::object();
+        result.raw("content", &format!("[{}]", block.end()));
+        RawValue::from_string(result.end()).ok()
     }
 
     /// The document of an error of JSON-RPC.
@@ -201,13 +208,19 @@ mod tests {
     #[test]
     fn what_is_no_result_is_no_document_and_an_error_has_its_message() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        assert!(Document::of(&raw("7")).is_none());
-        let deep = format!(
-            "{{\"structuredContent\":{}{}}}",
-            "[".repeat(200),
-            "]".repeat(200)
-        );
-        assert!(Document::of(&raw(&deep)).is_none());
+        assert!(Document::of(&raw("7")).is_none() && Document::of(&raw("[]")).is_none());
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        for odd in [&*deep, "1e400", "null"] {
+            let odd = format!(
+                r#"{{"structuredContent":{odd},"isError":null,"content":[{odd},{{"type":"text","text":"{{\"a\":1}}"}}]}}"#
+            );
+            let document = Document::of(&raw(&odd)).unwrap();
+            assert_eq!(
+                (document.value, document.is_error),
+                (json!({"a": 1}), false)
+            );
+        }
+        assert!(Document::of(&raw(r#"{"content":null}"#)).is_some());
         let error = Document::of_error(&raw(r#"{"code":-32602,"message":"not found"}"#));
         assert!(error.is_error);
         assert_eq!(error.text, "not found");

@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 use crate::jobs::document::JobSource;
 use crate::jobs::words::{Acceptor, JobWords};
-use crate::mcp::tools::{Tool, ToolArgument};
 
 pub mod arguments;
 pub mod document;
+mod id_argument;
+pub mod job_call;
 pub mod reading;
 pub mod words;
 
@@ -140,55 +141,5 @@ impl JobRule {
     /// Returns `true` if that tool is called about a job.
     pub fn is_helper(&self, tool: &str) -> bool {
         self.helpers().any(|helper| &*helper.tool == tool)
-    }
-}
-
-/// A rule with the known facts about its tools: all that a call needs to follow its job, on any replica.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobCall {
-    pub rule: Arc<JobRule>,
-    pub(crate) status: Box<[ToolArgument]>,
-    #[serde(default)]
-    pub(crate) result: Box<[ToolArgument]>,
-    #[serde(default)]
-    pub(crate) cancel: Box<[ToolArgument]>,
-}
-
-/// Why a rule does not apply to the server that is there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnfitRule {
-    #[error("the server has no tool {0:?}")]
-    NoTool(Arc<str>),
-    #[error("{0:?} is a destructive tool, which must not be called again and again")]
-    Destructive(Arc<str>),
-}
-
-impl JobCall {
-    /// A call by this rule. `tool`: what the server lists under a name.
-    pub fn of<'t>(
-        rule: &Arc<JobRule>,
-        tool: impl Fn(&str) -> Option<&'t Tool>,
-    ) -> Result<Self, UnfitRule> {
-        let listed = |helper: &Helper| {
-            let known = tool(&helper.tool);
-            known.ok_or_else(|| UnfitRule::NoTool(Arc::clone(&helper.tool)))
-        };
-        let status = listed(&rule.status)?;
-        if status.is_destructive {
-            return Err(UnfitRule::Destructive(Arc::clone(&rule.status.tool)));
-        }
-        let result = match &rule.result {
-            JobResult::Tool(helper) => listed(helper)?.arguments.clone(),
-            JobResult::Status | JobResult::Pointer(_) => Box::default(),
-        };
-        let cancel = rule.cancel.as_ref().map(listed).transpose()?;
-        Ok(Self {
-            rule: Arc::clone(rule),
-            status: status.arguments.clone(),
-            result,
-            cancel: cancel
-                .map(|tool| tool.arguments.clone())
-                .unwrap_or_default(),
-        })
     }
 }

@@ -1,6 +1,7 @@
 //! The meaning of the answers of a job's tools.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +9,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::jobs::document::{Document, JobSource, as_text};
-use crate::jobs::words::Meaning;
-use crate::jobs::{JobCall, JobResult, JobRule, PollUnit};
-use crate::mcp::json::{Object, Writer, set};
+use crate::jobs::job_call::JobCall;
+use crate::jobs::words::{Meaning, is_success};
+use crate::jobs::{JobResult, JobRule, PollUnit};
+use crate::mcp::json::{Object, Writer, is_object, set};
 use crate::printable::is_printable;
 
 /// The member of `_meta` in the result that has the id of the job.
@@ -31,9 +33,9 @@ const POLL_MAX: Duration = Duration::from_mins(5);
 pub struct JobHandle {
     /// A text or a number.
     pub id: Value,
-    /// The arguments of the start that the other tools may need.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub copied: Map<String, Value>,
+    /// The arguments of the start that the other tools may need, as JSON.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub copied: BTreeMap<String, Box<str>>,
 }
 
 /// The answer of a start.
@@ -50,7 +52,7 @@ pub enum StartAnswer {
 /// The answer of a check.
 #[derive(Debug, Default)]
 pub struct JobReading {
-    /// `None`: the answer does not say.
+    /// `None`: the answer has a word that is not known.
     pub meaning: Option<Meaning>,
     /// The word of the server that has no known meaning.
     pub unknown: Option<String>,
@@ -66,25 +68,25 @@ impl JobCall {
         let Some(document) = Document::of(answer).filter(|it| !it.is_error) else {
             return StartAnswer::Answer;
         };
-        let read = self.rule.read(&document);
-        if read.meaning.is_some_and(Meaning::is_end) {
+        if self.rule.had_ended(&document) {
             return StartAnswer::Answer;
         }
-        let given = arguments_of(params);
+        let params = Object::parse(params).unwrap_or_default();
+        let given = params.get_object("arguments").unwrap_or_default();
         match self.id(&document, &given).filter(is_id) {
             Some(id) => StartAnswer::Begun(JobHandle {
-                copied: self.copied(given),
+                copied: self.copied(&given),
                 id,
             }),
             None => StartAnswer::NoId,
         }
     }
 
-    fn id(&self, document: &Document, given: &Map<String, Value>) -> Option<Value> {
+    fn id(&self, document: &Document, given: &Object<'_>) -> Option<Value> {
         match &self.rule.id {
             Some(JobSource::Pointer(pointer)) => document.value.pointer(pointer).cloned(),
             Some(JobSource::Text(pattern)) => document.find(pattern).map(Value::from),
-            Some(JobSource::Argument(name)) => given.get(&**name).cloned(),
+            Some(JobSource::Argument(name)) => serde_json::from_str(given.get(name)?.get()).ok(),
             None => {
                 let members = document.value.as_object()?;
                 let named = self.id_argument().and_then(|name| member(members, name));
@@ -113,14 +115,6 @@ fn is_id(value: &Value) -> bool {
     }
 }
 
-pub(super) fn arguments_of(params: &str) -> Map<String, Value> {
-    let params = Object::parse(params).unwrap_or_default();
-    let given = params.get("arguments");
-    given
-        .and_then(|given| serde_json::from_str(given.get()).ok())
-        .unwrap_or_default()
-}
-
 impl JobRule {
     /// Reads an answer about a job.
     pub fn read(&self, document: &Document) -> JobReading {
@@ -139,6 +133,7 @@ impl JobRule {
             return reading;
         }
         let Some(word) = self.state_word(document) else {
+            reading.meaning = Some(Meaning::Retry);
             return reading;
         };
         reading.meaning = self.words.meaning(&word);
@@ -153,6 +148,19 @@ impl JobRule {
             reading.meaning = Some(means);
         }
         reading
+    }
+
+    /// Returns `true` if the answer of a start says that the job has ended already. Patterns are for the sentences of the status
+    /// tool, and the success of a start is not that of its job.
+    fn had_ended(&self, start: &Document) -> bool {
+        if matches!(self.state, Some(JobSource::Text(_))) {
+            return false;
+        }
+        let word = self.state_word(start);
+        word.is_some_and(|word| {
+            let means = self.words.meaning(&word);
+            means.is_some_and(Meaning::is_end) && !is_success(&word)
+        })
     }
 
     fn state_word<'d>(&self, document: &'d Document) -> Option<Cow<'d, str>> {
@@ -185,6 +193,7 @@ impl JobRule {
         shown.end()
     }
 
+    /// A pause as long as the time after which a job is lost would make one failed check the last one.
     fn asked_poll(&self, document: &Document) -> Option<Duration> {
         let (pointer, unit) = self.poll.from.as_ref()?;
         let number: f64 = document.word_at(pointer)?.trim().parse().ok()?;
@@ -194,22 +203,23 @@ impl JobRule {
         };
         // `from_secs_f64` panics on a negative or a huge number, which the server may send.
         let asked = Duration::try_from_secs_f64(seconds).ok()?;
-        Some(asked.clamp(POLL_MIN, POLL_MAX))
+        let most = POLL_MAX.min(self.poll.lost_after / 2);
+        Some(asked.min(most).max(POLL_MIN))
     }
 
     /// Returns the result of a job that has ended so, from the answer of the last check. `id`: as JSON.
-    pub fn result_of(&self, means: Meaning, answer: &RawValue, id: &str) -> Option<Box<RawValue>> {
+    pub fn result_of(&self, means: Meaning, answer: &RawValue, id: &str) -> Box<RawValue> {
+        let part = self.part_of(means, answer);
+        marked(part.as_deref().unwrap_or(answer), id, means)
+    }
+
+    /// The part of the last answer that is the result. `None`: all of it is.
+    fn part_of(&self, means: Meaning, answer: &RawValue) -> Option<Box<RawValue>> {
         let JobResult::Pointer(pointer) = &self.result else {
-            return marked(answer, id, means);
+            return None;
         };
-        if means != Meaning::Done {
-            return marked(answer, id, means);
-        }
-        let document = Document::of(answer)?;
-        // A pointer to nothing shows all that there is.
-        let Some(part) = document.value.pointer(pointer) else {
-            return marked(answer, id, means);
-        };
+        let document = Document::of(answer).filter(|_| means == Meaning::Done)?;
+        let part = document.value.pointer(pointer)?;
         let mut block = Writer::object();
         block.str("type", "text").str("text", &as_text(part));
         let mut result = Writer::object();
@@ -217,27 +227,24 @@ impl JobRule {
         if part.is_object() {
             result.raw("structuredContent", &part.to_string());
         }
-        let result = RawValue::from_string(result.end()).ok()?;
-        marked(&result, id, means)
+        RawValue::from_string(result.end()).ok()
     }
 }
 
 /// Returns a result with the job's id in `_meta`, and with `isError` if the job did not succeed.
-pub fn marked(result: &RawValue, id: &str, means: Meaning) -> Option<Box<RawValue>> {
-    let members = Object::parse(result.get()).ok()?;
-    let meta = members.get("_meta").map_or("{}", RawValue::get);
-    let meta = set(meta, JOB, id).ok()?;
-    let mut marked = set(result.get(), "_meta", &meta).ok()?;
+pub fn marked(result: &RawValue, id: &str, means: Meaning) -> Box<RawValue> {
+    let mut marked = result.get().to_owned();
     if means != Meaning::Done {
-        marked = set(&marked, "isError", "true").ok()?;
+        marked = set(&marked, "isError", "true").unwrap_or(marked);
     }
-    RawValue::from_string(marked).ok()
-}
-
-/// Returns the meaning of an error of JSON-RPC, or of an answer that cannot be read: usually that the check failed.
-pub fn of_error(rule: &JobRule, error: &RawValue) -> Meaning {
-    let read = rule.read(&Document::of_error(error));
-    read.meaning.unwrap_or(Meaning::Retry)
+    let members = Object::parse(result.get()).unwrap_or_default();
+    // A `_meta` that is no object has no place for a member.
+    let meta = members.get("_meta").filter(|meta| is_object(meta));
+    let meta = set(meta.map_or("{}", RawValue::get), JOB, id);
+    if let Ok(meta) = meta {
+        marked = set(&marked, "_meta", &meta).unwrap_or(marked);
+    }
+    RawValue::from_string(marked).unwrap_or_else(|_| result.to_owned())
 }
 
 #[cfg(test)]
@@ -245,6 +252,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::jobs::job_call::HelperFacts;
     use crate::jobs::words::{Acceptor, WordTest};
 
     fn raw(value: &Value) -> Box<RawValue> {
@@ -271,13 +279,41 @@ mod tests {
             meaning(json!({"state": "JobState.DONE"})),
             Some(Meaning::Done)
         );
-        assert_eq!(meaning(json!({"status": {"phase": "done"}})), None);
-        assert_eq!(meaning(json!({"result": "done", "x": 1})), None);
+        // An answer without a state says nothing of the job.
+        for without in [
+            json!({"status": {"phase": "done"}}),
+            json!({"error": "no room"}),
+        ] {
+            assert_eq!(meaning(without), Some(Meaning::Retry));
+        }
         let unknown = read(&rule, &json!({"status": "stopped"}));
         assert_eq!(
             (unknown.meaning, unknown.unknown.as_deref()),
             (None, Some("stopped"))
         );
+    }
+
+    #[test]
+    fn the_success_of_a_start_is_not_that_of_its_job() {
+        let start = |rule: JobRule, structured: Value| {
+            let call = JobCall {
+                rule: std::sync::Arc::new(rule),
+                status: HelperFacts::default(),
+                result: HelperFacts::default(),
+                cancel: HelperFacts::default(),
+            };
+            call.start_answer(&answer(&structured), "{}")
+        };
+        let begun = |word: &str| start(JobRule::default(), json!({"id": "a", "status": word}));
+        assert!(matches!(begun("success"), StartAnswer::Begun(_)));
+        assert!(matches!(begun("QUEUED"), StartAnswer::Begun(_)));
+        assert_eq!(begun("completed"), StartAnswer::Answer);
+        let sentences = JobRule {
+            state: Some(JobSource::Text("(completed)".into())),
+            ..JobRule::default()
+        };
+        let begun = start(sentences, json!({"id": "a", "status": "completed"}));
+        assert!(matches!(begun, StartAnswer::Begun(_)));
     }
 
     #[test]
@@ -305,14 +341,15 @@ mod tests {
         let meaning = |rule: &JobRule| rule.read(&Document::of(&failed).unwrap()).meaning;
         assert_eq!(meaning(&rule), Some(Meaning::Retry));
         let error = raw(&json!({"code": -32602, "message": "Job not found"}));
-        assert_eq!(of_error(&rule, &error), Meaning::Retry);
+        let of_error = |rule: &JobRule| rule.read(&Document::of_error(&error)).meaning;
+        assert_eq!(of_error(&rule), Some(Meaning::Retry));
         rule.acceptors.push(Acceptor {
             place: None,
             test: WordTest::Matches("(?i)not found".into()),
             means: Meaning::Gone,
         });
         assert_eq!(meaning(&rule), Some(Meaning::Gone));
-        assert_eq!(of_error(&rule, &error), Meaning::Gone);
+        assert_eq!(of_error(&rule), Some(Meaning::Gone));
     }
 
     #[test]
@@ -349,7 +386,7 @@ mod tests {
         };
         let last = answer(&json!({"video": {"url": "u"}}));
         let of = |rule: &JobRule, means| {
-            let result = rule.result_of(means, &last, "\"j\"").unwrap();
+            let result = rule.result_of(means, &last, "\"j\"");
             serde_json::from_str::<Value>(result.get()).unwrap()
         };
         let done = of(&part, Meaning::Done);
@@ -362,5 +399,11 @@ mod tests {
         let all = of(&JobRule::default(), Meaning::Done);
         assert_eq!(all["structuredContent"], json!({"video": {"url": "u"}}));
         assert!(all.get("isError").is_none());
+        for odd in ["null", "7", "\"x\""] {
+            let odd = RawValue::from_string(format!(r#"{{"_meta":{odd}}}"#)).unwrap();
+            let marked = marked(&odd, "\"j\"", Meaning::Failed);
+            let wanted = json!({"isError": true, "_meta": {"io.raincheck/job": "j"}});
+            assert_eq!(serde_json::from_str::<Value>(marked.get()).unwrap(), wanted);
+        }
     }
 }

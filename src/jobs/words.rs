@@ -136,12 +136,18 @@ impl Acceptor {
     }
 }
 
+/// Returns `true` for the words that servers also use for a request that went well.
+pub(super) fn is_success(word: &str) -> bool {
+    matches!(&*fold(word), "ok" | "success" | "successful")
+}
+
 /// Returns a word without what servers write in different ways: case, `_`, `-`, spaces, and a prefix up to a dot such as that of
 /// `JobState.RUNNING`.
 fn fold(word: &str) -> Box<str> {
     let word = word.trim();
-    // A sentence has its dot at the end.
-    let last = word.rsplit('.').next().filter(|last| !last.is_empty());
+    // A dot in a sentence ends no prefix.
+    let is_sentence = word.contains(char::is_whitespace) || word.ends_with('.');
+    let last = word.rsplit('.').next().filter(|_| !is_sentence);
     let letters = last.unwrap_or(word).chars();
     let kept = letters.filter(|letter| !matches!(letter, '_' | '-' | ' '));
     kept.flat_map(char::to_lowercase).collect::<String>().into()
@@ -159,6 +165,7 @@ mod tests {
             ("JobStatus.Timed-Out", Some(Meaning::Failed)),
             ("Succeeded", Some(Meaning::Done)),
             ("canceled", Some(Meaning::Cancelled)),
+            ("Step 1 of 3: upload. Done", None),
             ("stopped", None),
             ("not_found", None),
             ("", None),

@@ -10,7 +10,7 @@ use super::admission::QueueFull;
 use super::call_claim::CallClaim;
 use super::client_note::ClientNote;
 use super::same_calls::RunningCall;
-use crate::jobs::JobCall;
+use crate::jobs::job_call::JobCall;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::meta::without_idempotency_key;
 use crate::mcp::version::Era;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::JobCall;
+use crate::jobs::job_call::JobCall;
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
 use crate::task::question::QuestionStage;

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 use super::glob::Glob;
 use crate::jobs::JobRule;
+use crate::jobs::job_call::JobCall;
+use crate::mcp::tools::Tools;
 
 /// The calls that start jobs of one rule.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,11 +56,32 @@ impl JobRules {
         globs.any(|glob| glob.is_match(tool))
     }
 
+    /// Returns `true` if calls of this tool may start jobs that can be followed at a server with these tools.
+    pub fn follows(&self, tool: &str, tools: &Tools) -> bool {
+        let mut fitting = self.fitting(tool, tools);
+        fitting.next().is_some()
+    }
+
     /// Returns `true` if the tool is about jobs that are followed, and is not listed.
-    pub fn hides(&self, tool: &str) -> bool {
-        let mut hiding = self.0.iter().filter(|(start, _)| start.hides);
-        // A tool may do everything, and say by an argument what it does.
-        hiding.any(|(_, rule)| rule.is_helper(tool)) && !self.may_start(tool)
+    pub fn hides(&self, tool: &str, tools: &Tools) -> bool {
+        let hides = |start: &str| {
+            let mut fitting = self.fitting(start, tools);
+            fitting.any(|(start, rule)| start.hides && rule.is_helper(tool))
+        };
+        // A tool may do everything, and an argument says what.
+        tools.names().any(hides) && !self.follows(tool, tools)
+    }
+
+    /// The rules for calls of this tool that the server has all tools of.
+    fn fitting<'r>(
+        &'r self,
+        tool: &'r str,
+        tools: &'r Tools,
+    ) -> impl Iterator<Item = &'r (JobStart, Arc<JobRule>)> {
+        self.0.iter().filter(move |(start, rule)| {
+            let is_start = start.globs.iter().any(|glob| glob.is_match(tool));
+            is_start && JobCall::of(rule, tool, |name| tools.get(name)).is_ok()
+        })
     }
 
     /// The rules, each with the calls that it applies to.

@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
-use crate::jobs::JobCall;
+use crate::jobs::job_call::JobCall;
 use crate::mcp::error::Failure;
 use crate::mcp::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use crate::upstream::credentials::Credentials;

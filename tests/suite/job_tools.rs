@@ -12,6 +12,8 @@ use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
 in_both_eras!(
     a_job_becomes_a_task_and_its_result_the_result,
     a_result_may_take_longer_than_the_pause_between_checks,
+    a_result_tool_may_fail_for_a_while,
+    a_rule_without_its_tools_is_off,
     a_job_shows_its_progress,
     a_job_that_failed_is_a_tool_error_with_the_last_answer,
     a_client_without_tasks_waits_for_the_job,
@@ -95,6 +97,41 @@ async fn a_result_may_take_longer_than_the_pause_between_checks(era: Era) {
     assert_eq!(rig.upstream.tally("job_result").started, 1);
 }
 
+async fn a_result_tool_may_fail_for_a_while(era: Era) {
+    let rig = rig(era, "result = \"job_result\"").await;
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.job_is("a", json!({"status": "done"}));
+    for (number, fault) in [Value::Null, json!("isError")].into_iter().enumerate() {
+        rig.upstream.job_is("result fails", fault);
+        let before = u32::try_from(number).unwrap();
+        let asked = |it: Tally| it.started > before;
+        rig.upstream.until("job_result", "started", asked).await;
+        assert_eq!(client.get(&task).await["status"], "working");
+    }
+    rig.upstream.job_is("result fails", json!("no more"));
+    let state = client.until(&task, "completed").await;
+    assert_eq!(text(&state["result"]), "the result of a");
+    assert!(state["result"]["isError"] != true);
+}
+
+async fn a_rule_without_its_tools_is_off(era: Era) {
+    let rule = RULE.replace("job_cancel", "no_such_tool") + "hide = true";
+    let upstream = Upstream::with_jobs(era).await;
+    let config = Config::auto("20s").section("[jobs]", &rule);
+    let proxy = config.start(&upstream.url()).await;
+    let rig = Rig { proxy, upstream };
+    let list = rig.client().request("tools/list", json!({})).send().await;
+    let list = list.into_result();
+    let tools = list["tools"].as_array().unwrap();
+    let named = |name: &str| tools.iter().find(|tool| tool["name"] == name);
+    assert!(named("job_start").unwrap()["description"].is_null());
+    assert!(named("job_status").is_some());
+    let answer = rig.client().call("job_start", json!({})).await;
+    assert_eq!(answer.into_result()["structuredContent"]["job_id"], "a");
+    rig.proxy.until_said("a rule of [[jobs]] is off", 1).await;
+}
+
 async fn a_job_shows_its_progress(era: Era) {
     let rig = rig(era, "").await;
     let client = rig.client();
@@ -156,9 +193,16 @@ async fn a_cancel_cancels_the_job_at_the_server(era: Era) {
     let rig = rig(era, "").await;
     let client = rig.client();
     let task = start(&client).await;
+    rig.upstream.job_is("cancel", Value::Null);
     client.cancel(&task).await.assert_acknowledged();
     client.until(&task, "cancelled").await;
     rig.upstream.until_started("job_cancel").await;
+    // The cancel tool did not take it, so it is called again.
+    rig.upstream.job_is("cancel", json!(true));
+    let again = |it: Tally| it.started == 2;
+    rig.upstream
+        .until("job_cancel", "started again", again)
+        .await;
     assert_eq!(
         rig.upstream.last_arguments("job_cancel"),
         json!({"job_id": "a"})
@@ -211,8 +255,8 @@ async fn a_job_that_gives_no_sign_is_lost(era: Era) {
     let task = start(&client).await;
     rig.upstream.job_is("a", Value::Null);
     assert_lost(&client.until(&task, "failed").await);
-    // Nothing follows the job any more.
-    rig.upstream.until_started("job_cancel").await;
+    // The job may go on well.
+    assert_eq!(rig.upstream.tally("job_cancel").started, 0);
 }
 
 fn assert_lost(state: &Value) {
@@ -231,7 +275,7 @@ async fn an_answer_without_a_job_is_the_result(era: Era) {
         json!({"job_id": "", "status": "queued"}),
         json!({"job_id": "a\nb", "status": "queued"}),
         json!({"job_id": {"a": 1}}),
-        json!({"job_id": "a", "isError": true}),
+        json!({"job_id": "a", "isError": true, "status": "queued"}),
         json!({"job_id": "a", "status": "completed"}),
     ] {
         rig.upstream.job_is("start", answer.clone());

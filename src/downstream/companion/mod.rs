@@ -69,9 +69,16 @@ pub(super) fn by_rules(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
     let size_of = |tool: &str| rules.for_tool(tool).0.max_result_size_chars;
     let sized = with_result_sizes(page.get(), size_of);
     let jobs = rules.jobs();
-    let of_jobs =
-        |page: &str| with_jobs(page, |tool| jobs.may_start(tool), |tool| jobs.hides(tool));
-    let edited = of_jobs(sized.as_deref().unwrap_or_else(|| page.get())).or(sized);
+    let mut tools = Tools::default();
+    // A rule whose tools are on several pages changes nothing in them. Its jobs are followed nevertheless.
+    let edited = match tools.add_page(&page) {
+        Ok(_) if !jobs.is_empty() => {
+            let page = sized.as_deref().unwrap_or_else(|| page.get());
+            let starts = |tool: &str| jobs.follows(tool, &tools);
+            with_jobs(page, starts, |tool| jobs.hides(tool, &tools)).or(sized)
+        }
+        Ok(_) | Err(_) => sized,
+    };
     edited.and_then(|text| raw(text).ok()).unwrap_or(page)
 }
 

@@ -78,6 +78,9 @@ impl Carrier {
     /// Returns `true` if another replica, or the next process on this store, follows the job of the call as well as this one, so
     /// that a drain need not wait for it.
     pub(super) fn moves_at_once(&self) -> bool {
+        if !self.was_told() {
+            return false;
+        }
         let exchange = self.dispatch.exchange();
         let recorded = self.stage.recorded();
         exchange.is_some_and(|exchange| exchange.control.moves_at_once())

@@ -81,16 +81,21 @@ impl Carrier {
         }
     }
 
+    /// Returns `true` if no client waits on its connection for the answer of this carrier.
+    pub(super) fn was_told(&self) -> bool {
+        match &self.audience {
+            Audience::Client(client) => client.responder.was_told(),
+            Audience::Maker(_) | Audience::RecordReaders => true,
+        }
+    }
+
     /// Returns `true` if another replica can send the call instead of this replica: the client was notified of the
     /// task, and the call needs nothing that only this replica has.
     pub(super) fn may_hand_over(&self) -> bool {
         let Some(recorded) = self.stage.recorded() else {
             return false;
         };
-        let was_told = match &self.audience {
-            Audience::Client(client) => client.responder.was_told(),
-            Audience::Maker(_) | Audience::RecordReaders => true,
-        };
+        let was_told = self.was_told();
         let task = recorded.task();
         task.leg == Leg::Queued
             && task.is_wanted()

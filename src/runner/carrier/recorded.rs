@@ -22,6 +22,9 @@ use crate::upstream;
 /// A call that is answered sooner never needs its resume point.
 const RESUMABLE_AFTER: Duration = Duration::from_millis(100);
 
+/// The pause before a resume point is committed again that the store did not take.
+const RESUMABLE_AGAIN: Duration = Duration::from_secs(2);
+
 impl Carrier {
     /// The sealed point from which another process could carry the call on.
     pub(super) fn resume_point(&self, task: &Task) -> Option<Box<str>> {
@@ -62,7 +65,12 @@ impl Carrier {
             Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
             // Without the resume point only other replicas cannot carry the call on; this carrier is not
             // affected.
-            Ok(_) | Err(ApplyError::Gone | ApplyError::Store(_)) => Flow::Continue,
+            Err(ApplyError::Store(_)) => {
+                let at = Instant::now() + RESUMABLE_AGAIN;
+                self.timers.arm(Timer::ResumePoint, at);
+                Flow::Continue
+            }
+            Ok(_) | Err(ApplyError::Gone) => Flow::Continue,
         }
     }
 

@@ -12,19 +12,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::backoff::Backoff;
 use crate::lock::Mutex;
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, Reason};
 use crate::unfold::Unfold;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
 use crate::upstream::exchange::remote_task::{
-    BeginRequest, CreatedTask, LOST, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
-    TaskState, is_unknown,
+    ASK_PATIENCE, BeginRequest, CreatedTask, LOST, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec,
+    TaskRequest, TaskState, is_unknown,
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
-use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Keep, UpstreamRequest,
-};
+use crate::upstream::port::{Answer, Control, Event, Exchange, Keep, UpstreamRequest};
 
 /// The time between polls if the server asks for none.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -32,8 +31,11 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The most requests with one answer of a client.
 const UPDATES_MAX: usize = 2;
 
-/// The time that a cancel waits for the task that the server may be making.
-const CREATE_PATIENCE: Duration = Duration::from_secs(1);
+/// The pauses between attempts to cancel a task.
+const CANCEL_PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
+
+/// The most words for the state of a task that are warned of.
+const UNKNOWN_MAX: usize = 8;
 
 /// The requests of one call.
 #[derive(Clone)]
@@ -53,13 +55,19 @@ impl<C: TaskCodec> TaskRequests<C> {
         Some((self.begin)(request))
     }
 
+    /// Cancels the task. A server that does not answer is left alone after a while: the client does not wait for it.
     async fn cancel(&self, id: &str) {
-        let Some(mut cancelling) = self.about(id, TaskRequest::Cancel) else {
-            return;
+        let mut pauses = CANCEL_PAUSES;
+        let cancelling = async {
+            while let Some(asking) = self.about(id, TaskRequest::Cancel) {
+                let answer = RemoteAnswer::to(asking, ASK_PATIENCE).await;
+                if matches!(answer, RemoteAnswer::Result(_)) {
+                    break;
+                }
+                tokio::time::sleep(pauses.pause()).await;
+            }
         };
-        let answered = async { while cancelling.events.next().await.is_some() {} };
-        // A server that does not answer is left alone: the client does not wait for it.
-        let _ = tokio::time::timeout(CANCEL_PATIENCE, answered).await;
+        let _ = tokio::time::timeout(self.codec.cancel_patience(), cancelling).await;
     }
 }
 
@@ -87,6 +95,10 @@ pub(super) struct FollowedTask {
     /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
     /// client wait.
     has_ended: bool,
+    /// The time of the first poll in a row that said so.
+    ended: Option<Instant>,
+    /// The last answer to the request for the result that was not the final one.
+    refusal: Option<Event>,
     message: StatusMessage,
     /// The questions that were put. Their ids are unique for the life of a task.
     asked: HashSet<Arc<str>>,
@@ -98,8 +110,8 @@ pub(super) struct FollowedTask {
     heard: Instant,
     /// The server has not known the task since then.
     gone: Option<Instant>,
-    /// The last word for the state that is not known.
-    unknown: Option<String>,
+    /// The words for the state that are not known.
+    unknown: HashSet<String>,
 }
 
 impl<C: TaskCodec> RemoteTask<C> {
@@ -154,13 +166,15 @@ impl<C: TaskCodec> RemoteTask<C> {
             id: created.id,
             polls: polls.into_stream(),
             has_ended: false,
+            ended: None,
+            refusal: None,
             message: StatusMessage::default(),
             asked: HashSet::new(),
             ready,
             failures: 0,
             heard: Instant::now(),
             gone: None,
-            unknown: None,
+            unknown: HashSet::new(),
         }))
     }
 
@@ -185,7 +199,8 @@ impl<C: TaskCodec> RemoteTask<C> {
         let polled = tokio::select! {
             biased;
             event = next_of(task.fetching.as_mut()) => {
-                let event = task.on_fetched(event)?;
+                let codec = &self.requests.codec;
+                let event = task.on_fetched(event, |answer| codec.is_final(answer))?;
                 return Some(if let Event::Result(result) = event {
                     Event::Result(self.requests.codec.result(&task.id, result))
                 } else {
@@ -194,6 +209,9 @@ impl<C: TaskCodec> RemoteTask<C> {
             }
             Some(polled) = task.polls.next() => polled,
         };
+        if let Some(end) = self.unfetched(task) {
+            return Some(end);
+        }
         match polled {
             TaskCheck::State(state) => {
                 (task.failures, task.heard, task.gone) = (0, Instant::now(), None);
@@ -204,7 +222,7 @@ impl<C: TaskCodec> RemoteTask<C> {
             TaskCheck::Refused | TaskCheck::Gone | TaskCheck::Failed if task.fetching.is_some() => {
                 None
             }
-            TaskCheck::Refused => Some(Event::Failed(LOST)),
+            TaskCheck::Refused => Some(Event::Failed(self.requests.codec.refused(&task.id))),
             TaskCheck::Gone => {
                 let first = *task.gone.get_or_insert_with(Instant::now);
                 let lost = self.requests.codec.gone(&task.id, Instant::now() - first)?;
@@ -214,16 +232,31 @@ impl<C: TaskCodec> RemoteTask<C> {
                 task.failures += 1;
                 let since = Instant::now() - task.heard;
                 let lost = self.requests.codec.lost(&task.id, task.failures, since)?;
-                // Nothing fetches the result any more, so the server need not go on.
-                self.requests.cancel(&task.id).await;
+                if C::CANCELS_LOST {
+                    // Nothing fetches the result any more, so the server need not go on.
+                    self.requests.cancel(&task.id).await;
+                }
                 Some(Event::Failed(lost))
             }
         }
     }
 
+    /// The end of a call whose task has ended, and whose result cannot be fetched.
+    fn unfetched(&self, task: &mut FollowedTask) -> Option<Event> {
+        let since = Instant::now() - task.ended?;
+        let codec = &self.requests.codec;
+        let lost = codec.unfetched(&task.id, since, task.refusal.is_some())?;
+        Some(match task.refusal.take() {
+            Some(Event::Result(result)) => Event::Result(codec.result(&task.id, result)),
+            Some(refusal) => refusal,
+            None => Event::Failed(lost),
+        })
+    }
+
     fn on_state(&self, task: &mut FollowedTask, state: TaskState) {
         if let Some(word) = state.unknown
-            && task.unknown.as_deref() != Some(&*word)
+            && task.unknown.len() < UNKNOWN_MAX
+            && task.unknown.insert(word.clone())
         {
             let tool = self.requests.call.name.as_deref().unwrap_or_default();
             warn!(
@@ -231,7 +264,6 @@ impl<C: TaskCodec> RemoteTask<C> {
                 word,
                 "a job has a state that is not known: it counts as working; name it in [[jobs]]"
             );
-            task.unknown = Some(word);
         }
         task.ready
             .extend(task.message.progress(state.shown).map(Event::Progress));
@@ -242,6 +274,11 @@ impl<C: TaskCodec> RemoteTask<C> {
         }
         let had_ended = task.has_ended;
         task.has_ended = state.end.is_some();
+        if !task.has_ended {
+            task.ended = None;
+        } else if task.ended.is_none() {
+            task.ended = Some(Instant::now());
+        }
         let ended = match state.end {
             Some(RemoteEnd::Answer(answer)) => return task.ready.push_back(answer),
             Some(RemoteEnd::ToFetch(ended)) => Some(ended),
@@ -256,9 +293,22 @@ impl<C: TaskCodec> RemoteTask<C> {
 }
 
 impl FollowedTask {
-    fn on_fetched(&mut self, event: Option<Event>) -> Option<Event> {
+    fn on_fetched(
+        &mut self,
+        event: Option<Event>,
+        is_final: impl Fn(&Event) -> bool,
+    ) -> Option<Event> {
         match event {
             Some(Event::Resumable(_) | Event::Sent) => None,
+            Some(answer @ (Event::Error(_) | Event::Result(_)))
+                if self.has_ended && !is_final(&answer) =>
+            {
+                self.refusal = Some(answer);
+                self.fetching = None;
+                None
+            }
+            // The same would come again.
+            Some(Event::Failed(ref failure)) if self.has_ended && is_too_much(failure) => event,
             Some(Event::Error(_)) if self.has_ended => event,
             // The task's own error, or a server that lets no client wait, or a stream that was cut: the
             // result is asked for again after the next poll.
@@ -269,6 +319,14 @@ impl FollowedTask {
             Some(event) => Some(event),
         }
     }
+}
+
+/// Returns `true` if the answer was read, and was more than raincheck takes.
+fn is_too_much(failure: &Failure) -> bool {
+    matches!(
+        failure.reason,
+        Reason::UpstreamTooLarge | Reason::UpstreamTooDeep
+    )
 }
 
 async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
@@ -286,8 +344,9 @@ impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
         if let Some(created) = self.created.take() {
             return Ok(self.follow(created));
         }
-        let request = self.requests.codec.begin(&self.requests.call);
-        let creating = (self.requests.begin)(request);
+        // What the other requests have in common with this one, they have in common with what is sent.
+        self.requests.call = self.requests.codec.begin(&self.requests.call);
+        let creating = (self.requests.begin)(self.requests.call.clone());
         let control = Arc::clone(&creating.control);
         // Before anything is sent, so that a cancel reaches the request that creates the task.
         self.control.set(|at| at.control = Some(control));
@@ -383,7 +442,7 @@ impl<C: TaskCodec> Control for TaskControl<C> {
         let (id, control) = match self.get() {
             // The server may be creating the task, and only the task's id can be cancelled: wait for it.
             (None, Some(control)) => {
-                let _ = tokio::time::timeout(CREATE_PATIENCE, self.turned.notified()).await;
+                let _ = tokio::time::timeout(C::CREATE_PATIENCE, self.turned.notified()).await;
                 (self.get().0, Some(control))
             }
             known => known,

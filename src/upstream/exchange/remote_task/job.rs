@@ -12,11 +12,13 @@ use tracing::{info, warn};
 use crate::backoff::spread;
 use crate::jobs::arguments::HelperUse;
 use crate::jobs::document::{Document, as_text};
-use crate::jobs::reading::{JobHandle, StartAnswer, marked, of_error};
+use crate::jobs::job_call::JobCall;
+use crate::jobs::reading::{JobHandle, StartAnswer, marked};
 use crate::jobs::words::Meaning;
-use crate::jobs::{JobCall, JobResult, Lives};
+use crate::jobs::{JobResult, Lives};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::failure_detail::FailureDetail;
+use crate::mcp::result::{ResultType, is_tool_error, result_type};
 use crate::mcp::version::Era;
 use crate::upstream::exchange::remote_task::driver::{RemoteTask, TaskRequests};
 use crate::upstream::exchange::remote_task::status_message::ShownProgress;
@@ -29,6 +31,12 @@ use crate::upstream::translate::own_params;
 
 /// A job that the server does not know is looked for again before it counts as gone: it may not be listed yet.
 const GONE_AFTER: Duration = Duration::from_secs(10);
+
+/// The time in which a cancel tool is called again. Shorter than [`CANCELLING`](crate::upstream::CANCELLING).
+const CANCEL_AGAIN: Duration = Duration::from_secs(25);
+
+/// The time after the end of a job in which an error of the result tool may be temporary.
+const FETCH_AGAIN: Duration = Duration::from_mins(1);
 
 /// A call from the start of its job to the job's end. Nothing is sent before the events are polled.
 pub(in crate::upstream) fn begin(
@@ -98,21 +106,39 @@ struct JobTools {
 impl JobTools {
     /// Returns the end of a job, as an answer to the check that found it.
     fn end(&self, handle: &JobHandle, means: Meaning, answer: Box<RawValue>) -> RemoteEnd {
-        let is_fetched = matches!(self.job.rule.result, JobResult::Tool(_));
-        if is_fetched && means == Meaning::Done {
-            return RemoteEnd::ToFetch(answer);
+        if means == Meaning::Done
+            && let JobResult::Tool(helper) = &self.job.rule.result
+        {
+            let document = Document::of(&answer);
+            let found = self
+                .job
+                .helper_params(HelperUse::Result, handle, document.as_ref());
+            if found.is_some() {
+                return RemoteEnd::ToFetch(answer);
+            }
+            warn!(
+                tool = &*helper.tool,
+                "the last status lacks what [[jobs]] wants of it: it is the result itself"
+            );
         }
         let id = handle.id.to_string();
-        let result = self.job.rule.result_of(means, &answer, &id);
-        RemoteEnd::Answer(Event::Result(result.unwrap_or(answer)))
+        RemoteEnd::Answer(Event::Result(self.job.rule.result_of(means, &answer, &id)))
     }
 }
 
 impl TaskCodec for JobTools {
+    /// The job may go on well, and its id is in the message.
+    const CANCELS_LOST: bool = false;
+
+    /// A start may take long, and without its answer there is nothing to cancel.
+    const CREATE_PATIENCE: Duration = Duration::from_secs(10);
+
     fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
         let mut start = call.clone();
         // The exchange of the start itself is an ordinary one.
         start.job = None;
+        // A task of the server's own would be followed in its place.
+        start.native_task = false;
         if let Some(params) = self.job.start_params(&start.params) {
             start.params = params.into();
         }
@@ -120,6 +146,10 @@ impl TaskCodec for JobTools {
     }
 
     fn created(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
+        // A modern server asks before it starts the job.
+        if result_type(answer) == Ok(ResultType::InputRequired) {
+            return None;
+        }
         let tool = call.name.as_deref().unwrap_or_default();
         match self.job.start_answer(answer, &call.params) {
             StartAnswer::Begun(handle) => {
@@ -168,14 +198,19 @@ impl TaskCodec for JobTools {
         let Ok(handle) = serde_json::from_str::<JobHandle>(id) else {
             return TaskCheck::Refused;
         };
-        let answer = match answer {
-            RemoteAnswer::Result(answer) => answer,
-            RemoteAnswer::Error(error) if of_error(rule, &error.error) == Meaning::Gone => {
-                return TaskCheck::Gone;
+        // Conditions may be about the words of an error, too.
+        let (answer, document) = match answer {
+            RemoteAnswer::Result(answer) => {
+                let document = Document::of(&answer);
+                (Some(answer), document)
             }
-            RemoteAnswer::Error(_) | RemoteAnswer::None => return TaskCheck::Failed,
+            RemoteAnswer::Error(error) => {
+                let document = Document::of_error(&error.error);
+                (document.to_result(), Some(document))
+            }
+            RemoteAnswer::None => (None, None),
         };
-        let Some(document) = Document::of(&answer) else {
+        let (Some(answer), Some(document)) = (answer, document) else {
             return TaskCheck::Failed;
         };
         let read = rule.read(&document);
@@ -201,6 +236,11 @@ impl TaskCodec for JobTools {
         self.job.rule.poll.lost_after / 2
     }
 
+    fn cancel_patience(&self) -> Duration {
+        // Nothing but the cancel ends a job that nobody wants any more.
+        CANCEL_AGAIN
+    }
+
     fn pause(&self, last: Duration, has_failed: bool) -> Duration {
         let next = if has_failed { last * 2 } else { last * 3 / 2 };
         let mut random = [0; 1];
@@ -209,8 +249,26 @@ impl TaskCodec for JobTools {
         spread(next.min(self.job.rule.poll.max), random[0])
     }
 
-    fn lost(&self, id: &str, _: u32, since: Duration) -> Option<Failure> {
-        (since >= self.job.rule.poll.lost_after).then(|| lost(id))
+    fn lost(&self, id: &str, failures: u32, since: Duration) -> Option<Failure> {
+        // The server may have asked for a long pause before the check that failed.
+        (failures > 1 && since >= self.job.rule.poll.lost_after).then(|| lost(id))
+    }
+
+    fn refused(&self, id: &str) -> Failure {
+        lost(id)
+    }
+
+    fn is_final(&self, answer: &Event) -> bool {
+        matches!(answer, Event::Result(result) if !is_tool_error(result))
+    }
+
+    fn unfetched(&self, id: &str, since: Duration, is_refused: bool) -> Option<Failure> {
+        let patience = if is_refused {
+            FETCH_AGAIN
+        } else {
+            Duration::MAX
+        };
+        (since >= patience.min(self.job.rule.poll.lost_after)).then(|| lost(id))
     }
 
     fn gone(&self, id: &str, since: Duration) -> Option<Failure> {
@@ -219,7 +277,7 @@ impl TaskCodec for JobTools {
 
     fn result(&self, id: &str, fetched: Box<RawValue>) -> Box<RawValue> {
         let id = id_of(id).to_string();
-        marked(&fetched, &id, Meaning::Done).unwrap_or(fetched)
+        marked(&fetched, &id, Meaning::Done)
     }
 
     fn moves_at_once(&self) -> bool {

@@ -12,7 +12,9 @@ use crate::mcp::json::{Object, set};
 use crate::mcp::result;
 use crate::upstream::exchange::remote_task::status_message::ShownProgress;
 use crate::upstream::failures::RESET;
-use crate::upstream::port::{Answer, Event, Exchange, Question, UpstreamError, UpstreamRequest};
+use crate::upstream::port::{
+    Answer, CANCEL_PATIENCE, Event, Exchange, Question, UpstreamError, UpstreamRequest,
+};
 
 mod driver;
 pub(in crate::upstream) mod job;
@@ -41,6 +43,12 @@ trait TaskCodec: Clone + Send + Sync + 'static {
     /// The result is asked for before the task has ended, because a server may answer late.
     const FETCHES_EARLY: bool = false;
 
+    /// A task of which nothing is known any more is cancelled.
+    const CANCELS_LOST: bool = true;
+
+    /// The time that a cancel waits for the task that the server may be making.
+    const CREATE_PATIENCE: Duration = Duration::from_secs(1);
+
     /// The request that begins the task.
     fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
         call.clone()
@@ -65,6 +73,11 @@ trait TaskCodec: Clone + Send + Sync + 'static {
         ASK_PATIENCE
     }
 
+    /// The time in which a cancel is sent again where the server does not take it.
+    fn cancel_patience(&self) -> Duration {
+        CANCEL_PATIENCE
+    }
+
     /// The time until the next poll, if the server asks for none and the last poll failed or not.
     fn pause(&self, last: Duration, has_failed: bool) -> Duration {
         if has_failed {
@@ -77,6 +90,22 @@ trait TaskCodec: Clone + Send + Sync + 'static {
     /// Returns the end of a task of which nothing is known, after so many polls that failed and the time since the last good
     /// one.
     fn lost(&self, id: &str, failures: u32, since: Duration) -> Option<Failure>;
+
+    /// Returns the end of a task that the server refuses to report on.
+    fn refused(&self, _id: &str) -> Failure {
+        LOST
+    }
+
+    /// Returns `true` if an answer to the request for the result of an ended task is the last one. Otherwise it is asked for again.
+    fn is_final(&self, _answer: &Event) -> bool {
+        true
+    }
+
+    /// Returns the end of a task that ended so long ago and whose result cannot be fetched. `is_refused`: an answer came that was
+    /// not the last one.
+    fn unfetched(&self, _id: &str, _since: Duration, _is_refused: bool) -> Option<Failure> {
+        None
+    }
 
     /// Returns the end of a task that the server does not know, and did not know so long ago either.
     fn gone(&self, _id: &str, _since: Duration) -> Option<Failure> {

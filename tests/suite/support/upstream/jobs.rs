@@ -71,9 +71,7 @@ impl Call {
                 self.document(&started)
             }
             "job_status" => match said(job) {
-                Some(Value::Null) => {
-                    End::Error(r#"{"code":-32603,"message":"out of order"}"#.into())
-                }
+                Some(Value::Null) => out_of_order(),
                 Some(answer) => self.document(&answer),
                 None => self.document(&json!({"status": "running"})),
             },
@@ -81,8 +79,13 @@ impl Call {
                 if said("result is held").is_some() {
                     shared.released("job_result").await;
                 }
-                self.text(&format!("the result of {job}"))
+                match said("result fails") {
+                    Some(Value::Null) => out_of_order(),
+                    Some(how) if how == "isError" => self.document(&json!({"isError": true})),
+                    _ => self.text(&format!("the result of {job}")),
+                }
             }
+            "job_cancel" if said("cancel") == Some(Value::Null) => out_of_order(),
             "job_cancel" => self.text("cancelled"),
             _ => return None,
         })
@@ -100,4 +103,8 @@ impl Call {
             r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"structuredContent":{answer},"isError":{is_error}}}"#
         ))
     }
+}
+
+fn out_of_order() -> End {
+    End::Error(r#"{"code":-32603,"message":"out of order"}"#.into())
 }

@@ -11,10 +11,10 @@ use tracing::warn;
 
 use super::super::idempotency::{claim_of, has_key, is_retry};
 use super::super::requester::Requester;
-use super::{KnownServer, MissingFact};
+use super::{KnownServer, KnownTools, MissingFact};
 use crate::downstream::companion::state::Companion;
-use crate::jobs::JobCall;
-use crate::mcp::error::{RpcError, code};
+use crate::jobs::job_call::JobCall;
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::params;
 use crate::mcp::request::Request;
@@ -266,6 +266,9 @@ fn call(
         return Ok(CallDecision::Pass);
     }
     let claim = claim_of(request, intent.key, by, rule)?.or(facts.given_up);
+    if facts.rules.jobs().may_start(name) && matches!(server.tools, KnownTools::Unavailable) {
+        return Err(unlisted());
+    }
     let known = (is_native(name, by, facts), job(name, request, facts));
     let (Some(is_native), Some(job)) = known else {
         return Ok(CallDecision::Ask(MissingFact::Tools, None));
@@ -321,7 +324,11 @@ fn job(name: &str, request: &Request<'_>, facts: &CallFacts<'_>) -> Option<Optio
     let Some(rule) = jobs.rule(name, arguments.as_ref()) else {
         return Some(None);
     };
-    let job = JobCall::of(rule, |tool| tools.get(tool));
+    // A legacy server's own task is followed in its own way.
+    if tools.get(name).is_some_and(ServerTool::requires_task) {
+        return Some(None);
+    }
+    let job = JobCall::of(rule, name, |tool| tools.get(tool));
     Some(match job {
         Ok(job) => Some(Arc::new(job)),
         Err(why) => {
@@ -459,6 +466,11 @@ fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
         // `clamp` panics where its bounds cross, and the operator's retention may be below the minimum.
         wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
     })
+}
+
+/// A job that is started now could not be followed.
+fn unlisted() -> RpcError {
+    Failure::new(Reason::UpstreamUnreachable, SideEffect::None).to_error()
 }
 
 /// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).

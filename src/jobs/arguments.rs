@@ -270,6 +270,7 @@ mod tests {
             let handle = JobHandle {
                 id: json!("7"),
                 copied: BTreeMap::new(),
+                is_pinned: false,
             };
             let params = params(&call(rule, &listed), HelperUse::Status, &handle, None);
             assert_eq!(params, json!({"name": "s", "arguments": {(name): "7"}}));
@@ -290,6 +291,7 @@ mod tests {
             let handle = JobHandle {
                 id,
                 copied: BTreeMap::new(),
+                is_pinned: false,
             };
             let params = params(&call, HelperUse::Status, &handle, None);
             assert_eq!(params["arguments"]["id"], sent);
@@ -313,6 +315,7 @@ mod tests {
         let handle = JobHandle {
             id: json!("a{b"),
             copied,
+            is_pinned: false,
         };
         let status = |value| Document {
             value,

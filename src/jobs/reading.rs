@@ -36,6 +36,9 @@ pub struct JobHandle {
     /// The arguments of the start that the other tools may need, as JSON.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub copied: BTreeMap<String, Box<str>>,
+    /// The job is known to one process or session only.
+    #[serde(default)]
+    pub is_pinned: bool,
 }
 
 /// The answer of a start.
@@ -76,6 +79,7 @@ impl JobCall {
         match self.id(&document, &given).filter(is_id) {
             Some(id) => StartAnswer::Begun(JobHandle {
                 copied: self.copied(&given),
+                is_pinned: false,
                 id,
             }),
             None => StartAnswer::NoId,

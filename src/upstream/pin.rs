@@ -16,6 +16,11 @@ pub(super) trait Pinned: Any + Send {
     /// Returns `true` if it is held for good: neither lost nor given back.
     fn stays(&self) -> bool;
 
+    /// Returns `false` if what is held has ended, as far as is known.
+    fn is_open(&self) -> bool {
+        true
+    }
+
     /// Keeps a client's own session at the server while the token lives, even if the client ends it. `None`:
     /// the session is no client's.
     fn keep(&self) -> Option<TaskTrackerToken>;
@@ -37,6 +42,11 @@ impl Pin {
 
     pub(super) fn is_a_clients(&self) -> bool {
         self.0.lock().as_ref().is_some_and(|it| it.is_a_clients())
+    }
+
+    /// Returns `true` if a session or a line is held that has not ended, as far as is known.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.lock().as_ref().is_some_and(|it| it.is_open())
     }
 
     /// Keeps a client's own session at the server while the token lives, though its client ends it.

@@ -214,6 +214,10 @@ impl Pinned for PinnedLine {
         false
     }
 
+    fn is_open(&self) -> bool {
+        self.0.session.is_open()
+    }
+
     fn keep(&self) -> Option<TaskTrackerToken> {
         None
     }

@@ -26,6 +26,7 @@ use crate::upstream::exchange::remote_task::{
     BeginRequest, CreatedTask, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
     TaskState, with_meta,
 };
+use crate::upstream::pin::Pin;
 use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::translate::own_params;
 
@@ -152,7 +153,9 @@ impl TaskCodec for JobTools {
         }
         let tool = call.name.as_deref().unwrap_or_default();
         match self.job.start_answer(answer, &call.params) {
-            StartAnswer::Begun(handle) => {
+            StartAnswer::Begun(mut handle) => {
+                // A modern server over HTTP has no sessions, and then there is nothing to hold.
+                handle.is_pinned = self.job.rule.lives != Lives::Backend && has_pin(call);
                 info!(tool, job = %handle.id, "a job began");
                 Some(CreatedTask {
                     id: serde_json::to_string(&handle).ok()?.into(),
@@ -177,6 +180,10 @@ impl TaskCodec for JobTools {
         ask: TaskRequest<'_>,
     ) -> Option<UpstreamRequest> {
         let handle: JobHandle = serde_json::from_str(id).ok()?;
+        // Another process would answer that it knows no such job, or about another one.
+        if handle.is_pinned && !has_pin(call) {
+            return None;
+        }
         let (of, status) = match ask {
             TaskRequest::State => (HelperUse::Status, None),
             TaskRequest::Cancel => (HelperUse::Cancel, None),
@@ -298,6 +305,11 @@ impl TaskCodec for JobTools {
             .ok()
             .map(String::into_boxed_str)
     }
+}
+
+/// Returns `true` if the process or the session is there in which the call began.
+fn has_pin(call: &UpstreamRequest) -> bool {
+    call.pin.as_ref().is_some_and(Pin::is_open)
 }
 
 fn id_of(handle: &str) -> Value {

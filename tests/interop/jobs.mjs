@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { inspect } from "node:util";
 import { open } from "./jobs/service.mjs";
 import { SERVERS } from "./jobs/table.mjs";
 import { end, freePort, listening, start } from "./processes.mjs";
@@ -30,21 +31,22 @@ describe("jobs", { concurrency: 2 }, () => {
 });
 
 function follow(row) {
-  const started = [];
   let service;
+  let proxy;
   let session;
+  const sessions = [];
   before(async () => {
     service = await open(row.routes);
-    const url = await wrap(row, service.url, started);
-    await answers(url);
-    session = await connect(url);
+    proxy = await wrap(row, service.url);
+    await proxy.start();
+    sessions.push((session = await connect(proxy.url)));
     // The client checks results by the schemas in it.
     const { tools } = await session.client.listTools();
     for (const [tool] of [...row.starts(""), row.status("")]) assert.ok(tools.some(({ name }) => name === tool), `${tool} is listed`);
   }, START);
   after(async () => {
-    await session?.close();
-    for (const child of started.reverse()) await end(child);
+    for (const each of sessions) await each.close();
+    await proxy?.end();
     await service?.close();
     if (row.signs !== undefined) for (const sign of service.authorizations) assert.match(sign, row.signs);
   });
@@ -58,6 +60,7 @@ function follow(row) {
     const known = new Set(service.jobs.keys());
     const fresh = () => [...service.jobs.values()].filter(({ id }) => !known.has(id));
     const answer = call();
+    answer.catch(() => {});
     await service.until("a job is started", () => fresh().length > 0);
     const [job] = fresh();
     return { answer, job, once: () => assert.deepEqual(fresh(), [job], "it was started once") };
@@ -96,7 +99,7 @@ function follow(row) {
 
   /** The job succeeded, and its task has the result of it. */
   async function isDone(outcome, job) {
-    assert.equal(outcome.status, "completed", JSON.stringify(outcome));
+    assert.equal(outcome.status, "completed", inspect(outcome, { depth: 8 }));
     if (checks) assert.equal(jobOf(outcome.result), job.id);
     await isAnswer(outcome.result, final(jobOf(outcome.result)), false);
   }
@@ -118,7 +121,7 @@ function follow(row) {
       await checked(job);
       service.control({ job: job.id, state });
       const outcome = await ending;
-      assert.equal(outcome.status, "completed", JSON.stringify(outcome));
+      assert.equal(outcome.status, "completed", inspect(outcome, { depth: 8 }));
       await isAnswer(outcome.result, row.status(jobOf(outcome.result)), true);
       once();
     });
@@ -196,32 +199,77 @@ function follow(row) {
       await checked(job);
       service.jobs.delete(job.id);
       const outcome = await ending;
-      assert.equal(outcome.status, "failed", JSON.stringify(outcome));
+      assert.equal(outcome.status, "failed", inspect(outcome, { depth: 8 }));
       assert.equal(outcome.error.data["io.raincheck/reason"], "job_lost");
       assert.match(outcome.error.message, new RegExp(`\\b${job.id}\\b`));
     });
   }
+
+  /** Raincheck and the server are killed while a job runs, and started again; `end` looks until its task has ended. */
+  async function survives() {
+    const [[tool, args]] = starts();
+    const { answer, job, once } = await begun(() => session.callTool(tool, args));
+    const { kind, handle } = await answer;
+    assert.equal(kind, "task");
+    await checked(job);
+    await proxy.kill();
+    await proxy.start();
+    // ext-tasks gives a task up at the first request that fails: another session looks. Closed, the first one may cancel it.
+    sessions.push((session = await connect(proxy.url)));
+    const end = async () => {
+      for (;;) {
+        const { raw } = await session.look(handle.taskId);
+        if (raw.status !== "working") return raw;
+      }
+    };
+    return { end, job, once };
+  }
+
+  if (checks) {
+    test("a task outlives raincheck and the server", START, async () => {
+      const { end, job, once } = await survives();
+      await checked(job);
+      service.control({ job: job.id, state: "finished" });
+      await isDone(await end(), job);
+      once();
+    });
+  } else {
+    test("a job that lives in the server ends with it", START, async () => {
+      const { end, once } = await survives();
+      const { status, error } = await end();
+      assert.equal(status, "failed");
+      assert.equal(error.data["io.raincheck/effect"], "unknown", inspect(error));
+      once();
+    });
+  }
 }
 
-/** Raincheck with the row's rule, and the server behind it; returns raincheck's address. */
-async function wrap(row, service, started) {
+/** Raincheck with the row's rule, and the server behind it: to be started, killed and started again. */
+async function wrap(row, service) {
   const dir = `${SCRATCH}/${row.is.replaceAll(/\W+/g, "-")}`;
   await mkdir(dir);
   const rule = await readFile(row.rule, "utf8");
   await writeFile(`${dir}/raincheck.toml`, `${TASKS}${rule.replaceAll("[[jobs]]", `[[jobs]]\n${POLL}`)}`);
   const port = await freePort();
-  const listen = ["--listen", `127.0.0.1:${port}`, "--store", "memory:"];
+  const url = `http://127.0.0.1:${port}/mcp`;
+  const settings = ["--config", `${dir}/raincheck.toml`, "--listen", `127.0.0.1:${port}`, "--store", `redb:${dir}/tasks.redb`];
   const inside = Object.entries({ HOME: dir, ...QUIET, ...row.env(service) });
-  const env = Object.fromEntries(inside.map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value]));
-  const proxy = start(
-    [RAINCHECK, "run", "--config", `${dir}/raincheck.toml`, ...listen, "--", ...row.command],
-    `${dir}/raincheck.log`,
-    { HOME: dir, ...env },
-    dir,
-  );
-  started.push(proxy);
-  await listening(proxy, port);
-  return `http://127.0.0.1:${port}/mcp`;
+  const env = { HOME: dir, ...Object.fromEntries(inside.map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value])) };
+  let child;
+  let starts = 0;
+  return {
+    url,
+    async start() {
+      child = start([RAINCHECK, "run", ...settings, "--", ...row.command], `${dir}/raincheck-${(starts += 1)}.log`, env, dir);
+      await listening(child, port);
+      await answers(url);
+    },
+    async kill() {
+      process.kill(-child.pid, "SIGKILL");
+      await child.over;
+    },
+    end: async () => child && end(child),
+  };
 }
 
 /** Until the server behind raincheck has listed its tools: clients have clocks of their own, and give up after a minute. */

@@ -22,6 +22,7 @@ const QUIET = { DO_NOT_TRACK: "1", FASTMCP_CHECK_FOR_UPDATES: "off" };
 const POLL = 'poll = { first = "500ms", max = "500ms", lost_after = "2m" }';
 const TASKS = '[tasks]\npoll_interval = "200ms"\n';
 const JOB = "io.raincheck/job";
+const LOST_MS = 20_000;
 
 const wanted = new Set(process.argv.slice(2));
 describe("jobs", { concurrency: 2 }, () => {
@@ -234,7 +235,18 @@ function follow(row) {
       once();
     });
   } else {
-    test("a job that lives in the server ends with it", START, async () => {
+    test("a job is lost with the process of its server", START, async () => {
+      const { ending, job, once } = await follows();
+      process.kill(job.server, "SIGKILL");
+      // At once: no check can find the job any more. By the rule's `lost_after` it would be two minutes.
+      const outcome = await Promise.race([ending, sleep(LOST_MS, { status: "working" }, { ref: false })]);
+      assert.equal(outcome.status, "failed", inspect(outcome, { depth: 8 }));
+      const { "io.raincheck/reason": reason, "io.raincheck/effect": effect } = outcome.error.data;
+      assert.deepEqual([reason, effect], ["job_lost", "unknown"], inspect(outcome.error));
+      once();
+    });
+
+    test("a task of a job that lives in the server ends with raincheck", START, async () => {
       const { end, once } = await survives();
       const { status, error } = await end();
       assert.equal(status, "failed");

@@ -257,10 +257,7 @@ fn call(
         ),
     };
     if plan == Plan::Refuse {
-        return Err(match by.era {
-            Era::Modern => RpcError::tasks_required(),
-            Era::Legacy => only_as_task(),
-        });
+        return Err(only_as_task(by.era));
     }
     if on_session && !request.has_id() {
         return Ok(CallDecision::Pass);
@@ -473,12 +470,15 @@ fn unlisted() -> RpcError {
     Failure::new(Reason::UpstreamUnreachable, SideEffect::None).to_error()
 }
 
-/// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
-fn only_as_task() -> RpcError {
-    RpcError::new(
-        code::METHOD_NOT_FOUND,
-        "Method not found: this tool runs as a task only, which params.task asks for",
-    )
+/// The code for a legacy client is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
+fn only_as_task(client: Era) -> RpcError {
+    match client {
+        Era::Modern => RpcError::tasks_required(),
+        Era::Legacy => RpcError::new(
+            code::METHOD_NOT_FOUND,
+            "Method not found: this tool runs as a task only, which params.task asks for",
+        ),
+    }
 }
 
 fn never_a_task() -> RpcError {

@@ -147,7 +147,7 @@ pub(super) fn same_call_key(proxy: &Proxy, by: &Requester, request: &Request<'_>
     }
     let whose = by.gives_up_as()?;
     let tool = request.params.get_str("name")?;
-    // Where no call is kept, nobody looks for the same call.
+    // A call that is never kept after its client gives up need not be found.
     by.rules.for_tool(&tool).0.give_up_window_ms?;
     let arguments = request.params.get("arguments").map_or("", RawValue::get);
     Some(proxy.runner.same_calls().key(&whose, &tool, arguments))

@@ -93,16 +93,16 @@ pub enum PollUnit {
     Milliseconds,
 }
 
-/// What a job lives as long as.
+/// The part of the server that must be there for a job to be found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lives {
-    /// Any session and any process of the server finds the job.
+    /// Its backend: any session and any process finds the job.
     #[default]
     Backend,
-    /// Only the process that started it does.
+    /// The process that started the job.
     Process,
-    /// Only the session in which it was started does.
+    /// The session in which the job was started.
     Session,
 }
 

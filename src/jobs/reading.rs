@@ -100,7 +100,7 @@ impl JobCall {
     }
 }
 
-/// Returns the member of that name in any spelling: `jobId` and `job_id` are the same.
+/// Returns the member of that name, whatever its case and its `_` and `-`, as in `jobId` and `job_id`.
 fn member<'m>(members: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     let fold = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let wanted = fold(name);
@@ -197,7 +197,8 @@ impl JobRule {
         shown.end()
     }
 
-    /// A pause as long as the time after which a job is lost would make one failed check the last one.
+    /// Returns the time until the next check that the server asks for. It is shorter than the time after which a job is lost, so
+    /// that one failed check is not the last one.
     fn asked_poll(&self, document: &Document) -> Option<Duration> {
         let (pointer, unit) = self.poll.from.as_ref()?;
         let number: f64 = document.word_at(pointer)?.trim().parse().ok()?;

@@ -50,7 +50,7 @@ pub enum WordTest {
     Matches(Box<str>),
 }
 
-/// What most servers call a job that works. Every other word means the same, but is a reason for a warning.
+/// The usual words for a job that works. A word in no table means the same, and is warned of.
 const WORKING: &[&str] = &[
     "accepted",
     "active",

@@ -182,7 +182,7 @@ pub enum Reason {
     UpstreamTooDeep,
     /// The request waited for a session or a process, and none became free in time.
     SessionsInUse,
-    /// The tools of a job did not say how it goes, for too long a time, or do not know the job any more.
+    /// The status tool of a job gave no good answer for too long a time, or the server does not know the job any more.
     JobLost,
     StoreLost,
     AnswerRefused,

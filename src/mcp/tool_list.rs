@@ -48,7 +48,7 @@ pub fn with_result_sizes(page: &str, size_of: impl Fn(&str) -> Option<u32>) -> O
     })
 }
 
-/// What stands before the description of a tool that starts jobs.
+/// The beginning of the description of a tool that starts jobs.
 const BY_ITSELF: &str =
     "The result comes by itself when the job has ended: there is nothing to poll.";
 

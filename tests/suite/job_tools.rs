@@ -213,7 +213,7 @@ async fn a_check_that_fails_is_not_the_end_of_the_job(era: Era) {
     let rig = rig(era, "retry = [\"backing off\"]").await;
     let client = rig.client();
     let task = start(&client).await;
-    // An error of JSON-RPC, an error of the tool, a word that says so, and words that nobody knows.
+    // An error of JSON-RPC, an error of the tool, a word of `retry`, a word that is not known, and answers without a state.
     for answer in [
         Value::Null,
         json!({"isError": true, "status": "failed"}),

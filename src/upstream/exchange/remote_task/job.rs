@@ -244,7 +244,7 @@ impl TaskCodec for JobTools {
     }
 
     fn cancel_patience(&self) -> Duration {
-        // Nothing but the cancel ends a job that nobody wants any more.
+        // Without the cancel the job would run on although its client has left.
         CANCEL_AGAIN
     }
 

@@ -79,7 +79,7 @@ use raincheck::upstream::http::RequestBody;
 use raincheck::upstream::wrapped::{
     DiscoverError, LineChoice, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
 };
-use raincheck::upstream::{Answer, Event, Exchange, Retry, UpstreamRequest};
+use raincheck::upstream::{Answer, Event, Exchange, Forwarded, Retry, UpstreamRequest};
 use serde_json::Value;
 use server::{Reply, Server};
 use tokio::time::timeout;
@@ -140,6 +140,7 @@ async fn outcome_of(mut exchange: Exchange) -> String {
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable(_)
+            | Event::CredentialsRefused
             | Event::Later(_) => {}
             Event::Result(result) => return format!("result {}", result.get()),
             Event::Error(error) => return format!("error {} {}", error.status, error.error.get()),

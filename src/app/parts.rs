@@ -17,7 +17,7 @@ use super::{auth, live};
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
-use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
+use crate::config::{self, CompanionUse, Config, CredentialUse, NativeTasks, Seal};
 use crate::downstream::calls::cancel;
 use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::{Companion, WhoHas};
@@ -304,6 +304,7 @@ fn runner_settings(
         } else {
             Reach::Instance(config.replica.id.as_str().into())
         },
+        renews_credentials: asks && config.upstream.credentials.used == CredentialUse::Forward,
         sealer: opened.sealer.clone(),
         notify: notify::rules(config),
         keeps_requests: config.admin.show_payloads,

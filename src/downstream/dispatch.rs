@@ -300,6 +300,8 @@ async fn modern(
     // Only these methods depend on which client it is, and the lookup costs as much as reading `_meta`.
     if matches!(&*modern.request.method, "tools/call" | "tools/list") {
         by.client = ClientTerms::of(modern.meta.client_info.and_then(known_client::of));
+    }
+    if modern.request.method == "tools/call" {
         by.recognise(&parts.headers, modern.meta.client_info);
     }
     // Checked before the route is chosen, so that no way to a tool or to its task leads past it.

@@ -16,6 +16,7 @@ use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::claim::CallClaim;
+use crate::runner::same_calls::CallKey;
 use crate::upstream::wrapped::DiscoverError;
 
 /// The time that a call waits for the server's list of tools.
@@ -75,7 +76,7 @@ pub(super) async fn given_up(
     proxy: &Arc<Proxy>,
     by: &Requester,
     request: &Request<'_>,
-    key: Option<u64>,
+    key: Option<CallKey>,
 ) -> Option<CallClaim> {
     if request.method != "tools/call" {
         return None;
@@ -130,18 +131,22 @@ async fn share(
 }
 
 /// Returns `true` if [`given_up`] has to look: a modern client may have given up a call, perhaps just now this one.
-pub(super) fn may_be_given_up(proxy: &Proxy, by: &Requester, key: Option<u64>) -> bool {
+pub(super) fn may_be_given_up(proxy: &Proxy, by: &Requester, key: Option<CallKey>) -> bool {
     proxy.runner.may_have_given_up()
         || key.is_some_and(|key| proxy.runner.same_calls().may_be_given_up(key, by.is_piped))
 }
 
 /// Enters a call of this key into the table of the calls that run.
-pub(super) fn enter(proxy: &Proxy, by: &mut Requester, key: Option<u64>) {
-    by.running = key.map(|key| Arc::new(proxy.runner.same_calls().enter(key)));
+pub(super) fn enter(proxy: &Proxy, by: &mut Requester, key: Option<CallKey>) {
+    by.running = key.map(|key| proxy.runner.same_calls().enter(key));
 }
 
 /// The key of a `tools/call` of a modern client that can be told apart, in the table of the calls that run.
-pub(super) fn same_call_key(proxy: &Proxy, by: &Requester, request: &Request<'_>) -> Option<u64> {
+pub(super) fn same_call_key(
+    proxy: &Proxy,
+    by: &Requester,
+    request: &Request<'_>,
+) -> Option<CallKey> {
     if by.era == Era::Legacy || request.method != "tools/call" {
         return None;
     }

@@ -53,7 +53,7 @@ pub struct CallClient {
     /// The note of the client's front, if it has something to note.
     pub note: Option<ClientNote>,
     /// The call of a modern client in the table of the calls that run. Kept until the call has a record, or has ended.
-    pub running: Option<Arc<RunningCall>>,
+    pub running: Option<RunningCall>,
     /// The caller's tasks that the request is about.
     pub related: Vec<TaskId>,
     /// The span of the client's request, where its trace is recorded.

@@ -17,7 +17,7 @@ use super::admission::Admittance;
 use super::call::{AdmitError, CallSpec};
 pub use super::call_claim::CallClaim;
 use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
-use super::follower::FollowReason;
+use super::follower::{FollowReason, FollowingClient};
 use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
@@ -64,7 +64,7 @@ impl Runner {
         let lifetime_ms = head.lifetime_ms(&call.terms.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
-        let joins = FollowReason::SameCall(Arc::clone(&call.outgoing.capabilities));
+        let joins = FollowReason::SameCall(FollowingClient::of(&call.outgoing));
         let mut claim = head;
         let admitted = if self.ledger.has_room(&call.client.caller) {
             self.try_admit(&call)
@@ -72,12 +72,9 @@ impl Runner {
             Err(AdmitError::Quota)
         };
         for _ in 0..LINKS_MAX {
-            if admitted.is_err() {
-                // A new claim would remain without a call; a call that was begun can be joined.
-                let latest = self.kv.find(claim.name).await?;
-                if latest.is_none() {
-                    break;
-                }
+            // A new claim would remain without a call; a call that was begun can be joined.
+            if admitted.is_err() && self.kv.find(claim.name).await?.is_none() {
+                break;
             }
             let fresh = TaskId::random();
             let value = claim.value(fresh);

@@ -19,7 +19,7 @@ use super::call::{CallClient, CallSpec, CallTerms};
 use super::call_claim::{CallClaim, Sharing};
 use super::carrier::Carrier;
 use super::claim::ClaimError;
-use super::follower::FollowReason;
+use super::follower::{FollowReason, FollowingClient};
 use super::given_up_claims::ClaimInWriting;
 use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
@@ -268,7 +268,7 @@ impl Runner {
         let reason = FollowReason::GivenUp {
             claim,
             clock: tool_of(&call.outgoing).and_then(|tool| call.client.clock_of(tool)),
-            declared: Some(Arc::clone(&call.outgoing.capabilities)),
+            client: Some(FollowingClient::of(&call.outgoing)),
             running: call.client.running.clone(),
         };
         Ok(self.follow(loaded, watch, terms, reason))

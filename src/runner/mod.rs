@@ -58,6 +58,7 @@ pub mod server;
 mod state;
 mod subscriptions;
 mod sweeper;
+mod taken_up;
 pub mod told;
 mod undelivered;
 mod unsaved;

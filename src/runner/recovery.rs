@@ -9,12 +9,14 @@ use futures_util::stream;
 use tokio::time::timeout;
 use tracing::info;
 
+use super::CallPermit;
 use super::carrier::Carrier;
 use super::custody::Custody;
 use super::indexed::IndexedRecord;
 use super::leg;
 use super::liveness::Liveness;
 use super::state::Runner;
+use super::taken_up;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{ApplyError, Loaded, Tried};
@@ -86,7 +88,7 @@ impl Runner {
             RecoveryStep::Resume => self.resume(loaded, point).await,
             RecoveryStep::Dispatch => self.dispatch_again(loaded).await?,
             RecoveryStep::Tell => {
-                if let Some(exchange) = self.adopt(task, point) {
+                if let Some(exchange) = self.adopt(task, point, Forwarded::default()) {
                     // A server that is slow to hear must not hold the sweep up.
                     let _ = timeout(TELL_PATIENCE, exchange.control.cancel()).await;
                     // With this the drop of the exchange may close the session, which no other replica needs.
@@ -102,15 +104,46 @@ impl Runner {
         Ok(())
     }
 
-    /// Notes that no replica carries a call with a log. Its client may come back and have it carried on; else
-    /// the due index leads to its end.
-    pub(super) async fn orphan(&self, loaded: &Loaded) {
+    /// Notes that no replica carries the call. Its client may come back and have it carried on; else the due index leads to its
+    /// end.
+    pub(super) async fn orphan(self: &Arc<Self>, loaded: &Loaded) {
         let fence = loaded.task.fence;
         // If the commit fails, the next sweep finds the record again.
-        let _ = self
-            .ledger
-            .try_apply(loaded, TaskEvent::Orphaned { fence })
-            .await;
+        let event = TaskEvent::Orphaned { fence };
+        if let Ok(Tried::Done(orphaned, _)) = self.ledger.try_apply(loaded, event).await
+            && orphaned.task.waits_for_client()
+        {
+            recovered("waits_for_client");
+            taken_up::note_waiting(&orphaned.task);
+            // The replica that looked whether a client waits for the call is lost.
+            self.cancel_if_abandoned(orphaned.task.id, orphaned.task.on_disconnect);
+        }
+    }
+
+    /// Has the call of a task that awaits its client carried on by this replica, with what the server gets of `from`, a request of
+    /// that client. Returns the task as it is then; unchanged, if this replica cannot do it now.
+    pub async fn take_up(self: &Arc<Self>, loaded: Loaded, from: Forwarded) -> Loaded {
+        let task = &loaded.task;
+        let may_take = task.waits_for_client()
+            && from.credentials.is_some()
+            && self.is_within_reach(&task.reach)
+            && !self.draining.is_cancelled();
+        let point = may_take.then(|| self.unseal(task)).flatten();
+        let (Some(point), Ok(permit)) = (point, self.permit()) else {
+            return loaded;
+        };
+        if !self.taken_up.may_take(task.id) {
+            return loaded;
+        }
+        let Some(exchange) = self.adopt(task, Some(point), from.clone()) else {
+            return loaded;
+        };
+        let (runner, found) = (Arc::clone(self), loaded.clone());
+        // In a job of its own: a client that leaves meanwhile must not leave a claimed call without its carrier.
+        let carrying = self
+            .calls
+            .spawn(async move { runner.carry_on(&found, exchange, from, permit).await });
+        carrying.await.ok().flatten().unwrap_or(loaded)
     }
 
     /// Fails the task of a lost owner. A record that changed since it was read has an owner that lives, or
@@ -129,20 +162,32 @@ impl Runner {
     async fn resume(self: &Arc<Self>, loaded: Loaded, point: Option<String>) {
         // Without room here the task waits for a replica that has some.
         let Ok(permit) = self.permit() else { return };
-        let Some(exchange) = self.adopt(&loaded.task, point) else {
+        let from = Forwarded::default();
+        let Some(exchange) = self.adopt(&loaded.task, point, from.clone()) else {
             return self.abandon(&loaded, Reason::OwnerLost).await;
         };
+        self.carry_on(&loaded, exchange, from, permit).await;
+    }
+
+    /// Claims the task, and carries its call on over that exchange.
+    async fn carry_on(
+        self: &Arc<Self>,
+        loaded: &Loaded,
+        exchange: Exchange,
+        from: Forwarded,
+        permit: CallPermit,
+    ) -> Option<Loaded> {
         let custody = Custody::of(self, &loaded.task);
         // Without the claim another replica carries the call, on the same session: this one must not close
         // the session.
-        if let Some(claimed) = self.claim(&loaded, TakeoverMode::Resume).await {
-            exchange.control.hold();
-            recovered("resumed");
-            info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
-            let runner = Arc::clone(self);
-            let carrier = Carrier::adopted(runner, claimed, custody, exchange);
-            self.spawn(carrier.task_id(), carrier.run(), permit);
-        }
+        let claimed = self.claim(loaded, TakeoverMode::Resume).await?;
+        exchange.control.hold();
+        recovered("resumed");
+        info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
+        let runner = Arc::clone(self);
+        let carrier = Carrier::adopted(runner, claimed.clone(), custody, exchange, from);
+        self.spawn(carrier.task_id(), carrier.run(), permit);
+        Some(claimed)
     }
 
     /// Sends a call for the first time, or again where that is safe.
@@ -196,8 +241,13 @@ impl Runner {
 
     /// Opens the exchange of a call that still runs. Dropped before it is held, the exchange leaves no trace
     /// at the server.
-    fn adopt(&self, task: &Task, point: Option<String>) -> Option<Exchange> {
-        self.upstream.adopt(*task.caller.as_bytes(), &point?)
+    pub(super) fn adopt(
+        &self,
+        task: &Task,
+        point: Option<String>,
+        from: Forwarded,
+    ) -> Option<Exchange> {
+        self.upstream.adopt(*task.caller.as_bytes(), &point?, from)
     }
 
     /// Asks for the era of the server in a job of its own: the sweep must not wait for a server that is away,
@@ -270,7 +320,7 @@ impl Runner {
 
     fn unseal(&self, task: &Task) -> Option<String> {
         let sealer = self.settings.sealer.as_ref()?;
-        sealer.open_text(&of_resume_point(task), task.resume.as_deref()?)
+        sealer.open_text(&of_resume_point(task), &task.resume.as_ref()?.sealed)
     }
 }
 

@@ -102,7 +102,7 @@ impl Runner {
                 NotifyBy::Task => self.advance(loaded, TaskEvent::Announced).await?,
                 NotifyBy::Waiting | NotifyBy::Ticket(..) => loaded,
             };
-            self.take(loaded, answers, from).await
+            self.take(loaded, answers, from.clone()).await
         };
         let loaded = match taken.await {
             Ok(loaded) => loaded,
@@ -114,7 +114,7 @@ impl Runner {
             NotifyBy::Task | NotifyBy::Waiting => WaitTerms::held(),
             NotifyBy::Ticket(patience, ticket) => WaitTerms::by_ticket(patience, ticket),
         };
-        RetryOutcome::Follow(self.follow(loaded, watch, terms, FollowReason::Retry))
+        RetryOutcome::Follow(self.follow(loaded, watch, terms, FollowReason::Retry(from)))
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::Upstream;
-use crate::upstream::{Exchange, Seat, Seating, UpstreamRequest};
+use crate::upstream::{Exchange, Forwarded, Seat, Seating, UpstreamRequest};
 
 /// The wrapped server, as the runner sees it. A simulation has another one.
 #[async_trait]
@@ -23,8 +23,9 @@ pub trait WrappedServer: fmt::Debug + Send + Sync {
     /// Opens the exchange of a task that the server made of the call; `None`: `answer` names no task.
     fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange>;
 
-    /// Opens the exchange of a call that another process sent; `None`: the resume point is of no use.
-    fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange>;
+    /// Opens the exchange of a call that another process sent; `None`: the resume point is of no use. `from`: what the server
+    /// gets of a request of the client.
+    fn adopt(&self, caller: [u8; 16], resume_point: &str, from: Forwarded) -> Option<Exchange>;
 
     fn known_era(&self) -> Option<Era>;
 
@@ -52,8 +53,8 @@ impl WrappedServer for Upstream {
         Self::follow(self, call, answer)
     }
 
-    fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
-        Self::adopt(self, caller, resume_point)
+    fn adopt(&self, caller: [u8; 16], resume_point: &str, from: Forwarded) -> Option<Exchange> {
+        Self::adopt(self, caller, resume_point, from)
     }
 
     fn known_era(&self) -> Option<Era> {

@@ -17,6 +17,7 @@ use super::learned::memory::Learned;
 use super::liveness::Liveness;
 use super::same_calls::SameCalls;
 use super::server::WrappedServer;
+use super::taken_up::TakenUp;
 use super::told::ToldStates;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
@@ -42,6 +43,10 @@ const IN_DOUBT_MAX: usize = 1024;
 
 /// The settings of the runner.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "settings: each is one of its own"
+)]
 pub struct RunnerSettings {
     /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
@@ -58,6 +63,8 @@ pub struct RunnerSettings {
     pub shared_clock: Option<Arc<Anchored>>,
     /// The replicas that reach the server that this replica wraps.
     pub reach: Reach,
+    /// The server gets clients' own credentials, and a client with a renewed credential is the same caller.
+    pub renews_credentials: bool,
     /// Seals resume points. Without it no other process can carry a call on.
     pub sealer: Option<Sealer>,
     /// The receivers that are notified of the states of tasks.
@@ -87,6 +94,7 @@ pub struct Runner {
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
     pub(super) services: TaskTracker,
+    pub(super) taken_up: TakenUp,
     /// Cancelled when the grace period is over: a call that still runs fails as `shutdown`.
     pub(super) halt: CancellationToken,
     /// Cancelled when the drain begins: calls that wait for their turn are left to other replicas.
@@ -132,6 +140,7 @@ impl Runner {
             learned: Learned::default(),
             given_up: Arc::default(),
             same_calls: Arc::default(),
+            taken_up: TakenUp::default(),
             incarnation,
             admission: Admission::new(rules),
             draining: CancellationToken::new(),

@@ -130,7 +130,7 @@ impl Runner {
 
     /// Ends the tasks in this replica's own index that it does not carry. Such a task remains when the answer
     /// to a commit was lost, or when a call failed between its commit and its dispatch.
-    async fn reconcile(&self) -> Result<(), StoreError> {
+    async fn reconcile(self: &Arc<Self>) -> Result<(), StoreError> {
         let store = self.ledger.store();
         for id in store.indexed(&self.incarnation).await? {
             if self.carried.contains(id) {
@@ -143,7 +143,10 @@ impl Runner {
                 IndexedRecord::Record(_) if self.carried.contains(id) => {}
                 // A drain left the task to other replicas, which find it here or in the due index.
                 IndexedRecord::Record(loaded) if loaded.task.released => {}
-                IndexedRecord::Record(loaded) if loaded.task.log.is_some() => {
+                IndexedRecord::Record(loaded)
+                    if loaded.task.log.is_some()
+                        || loaded.task.needs_client() && !loaded.task.is_ended() =>
+                {
                     self.orphan(&loaded).await;
                 }
                 IndexedRecord::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,

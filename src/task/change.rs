@@ -62,11 +62,12 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
     if after.announced && !before.announced {
         found.push(TaskChange::Announced);
     }
-    if after.released && !before.released {
+    let is_left = after.released || after.waits_for_client();
+    if is_left && !(before.released || before.waits_for_client()) {
         found.push(TaskChange::Released);
     }
     // The answers to a round raise the fence of a task without an owner: that takes nothing over.
-    if after.fence > before.fence && before.owner.is_some() {
+    if after.fence > before.fence && (before.owner.is_some() || before.waits_for_client()) {
         found.push(TaskChange::TakenOver);
     }
     // An end forgets the questions that were not answered.

@@ -27,6 +27,7 @@ pub mod progress;
 pub mod question;
 pub mod ranges;
 pub mod recovery;
+pub mod resume_point;
 pub mod state;
 pub mod still_running;
 pub mod task_end;

@@ -37,7 +37,7 @@ pub enum RecoveryStep {
     Tell,
     /// Note that the server was notified, although no replica can notify it.
     Untellable,
-    /// Note that the task has no owner: the client that comes back to the call has it carried on.
+    /// Note that the task has no owner: the client that comes back has its call carried on.
     Orphan,
     Fail(Failure),
 }
@@ -47,7 +47,8 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
     let resumable = task.resume.is_some() && finder.unseals;
     let out_of_reach = resumable && !finder.within_reach;
     if task.is_ended() {
-        return match (task.must_tell, resumable) {
+        let tellable = resumable && !task.needs_client();
+        return match (task.must_tell, tellable) {
             (false, _) => RecoveryStep::Leave,
             (true, true) if finder.within_reach => RecoveryStep::Tell,
             (true, true) if !finder.waited => RecoveryStep::Wait,
@@ -67,11 +68,39 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
         // it.
         Leg::Queued if task.released || task.is_repeatable() => RecoveryStep::Dispatch,
         Leg::Sent(_) if task.on_owner_lost == OnOwnerLost::Fail => lost,
+        Leg::Sent(_) if resumable && finder.within_reach && task.needs_client() => {
+            // A client that was not notified of the task comes back only with an answer.
+            let may_come = task.is_wanted() || task.open_questions().next().is_some();
+            if may_come { RecoveryStep::Orphan } else { lost }
+        }
         Leg::Sent(_) if resumable && finder.within_reach => RecoveryStep::Resume,
         Leg::Sent(_) if task.is_repeatable() => RecoveryStep::Dispatch,
         Leg::Sent(_) if out_of_reach && !finder.waited => RecoveryStep::Wait,
         Leg::Queued | Leg::Sent(_) => lost,
     }
+}
+
+/// Returns what becomes of a call whose replica is lost, in a word, if another replica reaches the server. `None`: the call has
+/// ended.
+pub fn fate(task: &Task) -> Option<&'static str> {
+    let finder = Finder {
+        within_reach: true,
+        unseals: true,
+        waited: true,
+    };
+    if task.is_ended() {
+        return None;
+    }
+    Some(match decide(task, finder) {
+        RecoveryStep::Resume => "resumed",
+        RecoveryStep::Dispatch => "sent",
+        RecoveryStep::Orphan => "waits_for_client",
+        RecoveryStep::Leave => "awaits_answer",
+        RecoveryStep::Fail(_)
+        | RecoveryStep::Wait
+        | RecoveryStep::Tell
+        | RecoveryStep::Untellable => "fails",
+    })
 }
 
 impl Task {
@@ -87,6 +116,7 @@ mod tests {
     use crate::mcp::error::SideEffect;
     use crate::task::machine::log_tests::logged;
     use crate::task::machine::tests::task;
+    use crate::task::resume_point::ResumePoint;
     use crate::task::state::Outcome;
 
     const HERE: Finder = Finder {
@@ -110,8 +140,15 @@ mod tests {
     fn sent(on_owner_lost: OnOwnerLost, resumable: bool) -> Task {
         Task {
             on_owner_lost,
-            resume: resumable.then(|| "sealed".into()),
+            resume: resumable.then(|| point(false)),
             ..task(Leg::Sent(1), true)
+        }
+    }
+
+    fn point(needs_client: bool) -> ResumePoint {
+        ResumePoint {
+            sealed: "sealed".into(),
+            needs_client,
         }
     }
 
@@ -131,6 +168,32 @@ mod tests {
             assert_eq!(decide(&sent(OnOwnerLost::Resume, false), finder), unknown);
             assert_eq!(decide(&sent(OnOwnerLost::Fail, true), finder), unknown);
         }
+    }
+
+    #[test]
+    fn a_call_that_needs_its_client_waits_for_it() {
+        let task = Task {
+            resume: Some(point(true)),
+            ..sent(OnOwnerLost::Resume, true)
+        };
+        assert_eq!(decide(&task, HERE), RecoveryStep::Orphan);
+        assert_eq!(fate(&task), Some("waits_for_client"));
+        assert_eq!(decide(&task, ELSEWHERE), RecoveryStep::Wait);
+        for finder in [PATIENT, SEALED_OUT] {
+            assert_eq!(decide(&task, finder), lost(SideEffect::Unknown));
+        }
+        let no = Task {
+            on_owner_lost: OnOwnerLost::Fail,
+            ..task.clone()
+        };
+        assert_eq!(decide(&no, HERE), lost(SideEffect::Unknown));
+        // Without credentials no replica can cancel the call at the server.
+        let cancelled = Task {
+            outcome: Some(Outcome::Cancelled),
+            must_tell: true,
+            ..task
+        };
+        assert_eq!(decide(&cancelled, HERE), RecoveryStep::Untellable);
     }
 
     #[test]

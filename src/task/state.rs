@@ -18,6 +18,7 @@ use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
 use super::progress::Progress;
 use super::question::{Question, QuestionStage};
+use super::resume_point::ResumePoint;
 use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -102,10 +103,10 @@ pub struct Task {
     /// Rounds of questions of a modern server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// The point from which another process can fetch the answer, sealed: the session and the last event
-    /// of a legacy server's resumable stream.
+    /// The point from which another process can fetch the answer: the session and the last event of a legacy server's
+    /// resumable stream, or the id of a task or a job at the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resume: Option<Box<str>>,
+    pub resume: Option<ResumePoint>,
     /// A modern server's own state, private to raincheck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<Box<str>>,
@@ -285,6 +286,20 @@ impl Task {
             .map(|(q, _)| q.asked_ms.saturating_add(patience));
         let unanswered = unanswered.chain(self.reminder_ms());
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
+    }
+
+    /// Returns `true` if no replica carries the call on, and the next request of its client has it carried on, with the
+    /// credentials of that request.
+    pub fn waits_for_client(&self) -> bool {
+        self.owner.is_none()
+            && !self.is_ended()
+            && matches!(self.leg, Leg::Sent(_))
+            && self.needs_client()
+    }
+
+    /// Returns `true` if another process can fetch the answer only with credentials of the client.
+    pub fn needs_client(&self) -> bool {
+        self.resume.as_ref().is_some_and(|point| point.needs_client)
     }
 
     /// Returns `true` if any replica may claim the task at once: its owner's drain left it before it was sent. A call

@@ -41,6 +41,7 @@ impl Asking {
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable(_)
+            | Event::CredentialsRefused
             | Event::Later(_) => return,
         };
         self.end(ending);

@@ -82,6 +82,12 @@ impl UpstreamRequest {
         self.credentials.is_some() || self.query.is_some() || forward::may_identify(&self.headers)
     }
 
+    /// Returns `true` if another process can fetch the rest of the answer: without what the server may identify the client by, or
+    /// with the credentials that another request of the client brings along. Other headers of that request need not be the same.
+    pub fn can_move(&self) -> bool {
+        !self.is_personal() || self.credentials.is_some() && !forward::may_identify(&self.headers)
+    }
+
     /// A request with nothing but its params, for a caller who declares nothing.
     pub fn new(caller: [u8; 16], method: impl Into<Arc<str>>, params: impl Into<Arc<str>>) -> Self {
         Self {
@@ -226,6 +232,9 @@ pub enum Event {
     Question(Question),
     /// From now on, [`Control::resume_point`] returns the point from which another replica can fetch the answer.
     Resumable(Keep),
+    /// The server does not accept the credentials of the call any more, which runs on there: perhaps another request of its client
+    /// brings better ones.
+    CredentialsRefused,
     /// The server is busy and ran nothing: raincheck asks again after this pause. `None`: it has taken
     /// the call now.
     Later(Option<Duration>),
@@ -325,8 +334,8 @@ pub trait Control: Send + Sync {
     async fn cancel(&self);
 
     /// Returns the data that another process needs to carry this call on, as of the last event taken. The text is
-    /// opaque, and a secret because it names a session. `None` if the server's streams cannot be resumed, or if
-    /// credentials would be needed, which are never stored.
+    /// opaque, and a secret because it names a session. `None` if the server's streams cannot be resumed, or if more of the
+    /// client would be needed than its credentials, which are never stored.
     fn resume_point(&self) -> Option<Box<str>> {
         None
     }

@@ -38,9 +38,10 @@ use crate::upstream::listen;
 use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
 use crate::upstream::obstacle::Obstacle;
-use crate::upstream::port::{Exchange, UpstreamRequest};
+use crate::upstream::port::{Exchange, Forwarded, UpstreamRequest};
 use crate::upstream::seat::{Seat, SeatPlace};
 use crate::upstream::server::{Server, ServerTransport};
+use crate::upstream::sessions::pinned;
 pub use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::translate;
 
@@ -335,26 +336,40 @@ impl Upstream {
     /// task.
     pub fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
         let server = self.server.clone();
+        // A program ends with this process, and a line has its tasks to itself.
+        let is_shared = matches!(self.server.transport(), ServerTransport::Posts(_));
         let begin = Arc::new(move |one| server.begin(Era::Modern, one));
-        remote_task::modern::follow(begin, call, answer)
+        remote_task::modern::follow(begin, call, (answer, is_shared))
     }
 
-    /// Carries on a call that another process sent to a server that still runs it. `None`: this program did not
-    /// write the resume point, or the process that the call ran in has gone.
-    pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
+    /// Carries on a call that another process sent to a server that still runs it. `from`: what the server gets of a request of
+    /// the client, if the client's credentials are needed. `None`: this program did not write the resume point, or the process
+    /// that the call ran in has gone.
+    pub fn adopt(&self, caller: [u8; 16], resume_point: &str, from: Forwarded) -> Option<Exchange> {
+        let call = UpstreamRequest::adopted(caller, "{}".into()).forwarding(from);
         if let Some(job) = AdoptedJob::of(resume_point) {
             let (server, era) = (self.server.clone(), job.era());
-            return Some(job.follow(Arc::new(move |one| server.begin(era, one)), caller));
+            return Some(job.follow(Arc::new(move |one| server.begin(era, one)), call));
         }
-        match self.server.transport() {
-            ServerTransport::Posts(http_server) => session_exchange::adopt(
-                &http_server.sessions,
-                &http_server.client_sessions,
-                caller,
-                resume_point,
-            ),
-            ServerTransport::Lines(_) => None,
+        if let Some(task) = remote_task::modern::AdoptedTask::of(resume_point) {
+            let server = self.server.clone();
+            let begin = Arc::new(move |one| server.begin(Era::Modern, one));
+            return Some(task.follow(begin, call));
         }
+        let ServerTransport::Posts(http_server) = self.server.transport() else {
+            return None;
+        };
+        let (sessions, of_clients) = (&http_server.sessions, &http_server.client_sessions);
+        if let Some(task) = remote_task::legacy::AdoptedTask::of(resume_point) {
+            let (session, capabilities) = task.session();
+            let call = call.declaring(Arc::clone(capabilities));
+            let adopted = session_exchange::adopted_session(sessions, of_clients, &call, session);
+            let pin = pinned::to_adopted(adopted?.0);
+            let server = self.server.clone();
+            let begin = Arc::new(move |one| server.begin(Era::Legacy, one));
+            return Some(task.follow(begin, call.on(Some(pin))));
+        }
+        session_exchange::adopt(sessions, of_clients, call, resume_point)
     }
 
     /// Passes a client's request and the answer on as bytes. Not for programs, see [`Self::speaks_http`].

@@ -17,6 +17,7 @@ use raincheck::task::machine::{Effect, OwnerEvent, Rejected, TakeoverMode, TaskE
 use raincheck::task::policy::OnOwnerLost;
 use raincheck::task::progress::Progress;
 use raincheck::task::question::QuestionStage;
+use raincheck::task::resume_point::ResumePoint;
 use raincheck::task::state::{self, Outcome, Payload, Reach};
 use serde_json::value::RawValue;
 
@@ -40,6 +41,13 @@ struct Known {
     now: Loaded,
     /// The task as it was loaded a while ago.
     stale: Loaded,
+}
+
+fn resume_point() -> ResumePoint {
+    ResumePoint {
+        sealed: "sealed".into(),
+        needs_client: false,
+    }
 }
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -170,7 +178,7 @@ impl Subject {
             Op::Cancel => TaskEvent::Cancel { reason: None },
             Op::Tick => TaskEvent::Tick,
             Op::Announce => TaskEvent::Announced,
-            Op::Resumable => owner(OwnerEvent::Resumable("sealed".into())),
+            Op::Resumable => owner(OwnerEvent::Resumable(resume_point())),
             Op::Release => owner(OwnerEvent::Released),
             Op::Repeat => owner(OwnerEvent::Repeated),
             Op::Resume { by } => claimed(by, TakeoverMode::Resume),

@@ -153,6 +153,7 @@ impl Surroundings {
             exclusive_store: false,
             shared_clock: None,
             reach: Reach::Shared,
+            renews_credentials: true,
             sealer: Some(Sealer::new("sim", &[7; 32], &[])),
             keeps_requests: false,
             has_subscriptions: false,

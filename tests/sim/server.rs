@@ -13,7 +13,7 @@ use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::mcp::version::Era;
 use raincheck::runner::server::WrappedServer;
 use raincheck::upstream::{
-    Answer, Control, Event, Exchange, Keep, Question, Seat, Seating, UpstreamRequest,
+    Answer, Control, Event, Exchange, Forwarded, Keep, Question, Seat, Seating, UpstreamRequest,
 };
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -246,7 +246,7 @@ impl WrappedServer for LinkedServer {
         None
     }
 
-    fn adopt(&self, _: [u8; 16], resume_point: &str) -> Option<Exchange> {
+    fn adopt(&self, _: [u8; 16], resume_point: &str, _: Forwarded) -> Option<Exchange> {
         let run = self.server.resumed(resume_point)?;
         Some(self.exchange(Stage::Begun(run)))
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::answer::Task;
 use crate::support::pair::Pair;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually};
 
@@ -89,7 +90,13 @@ async fn recovered(pair: &Pair, outcome: &str) {
     until_at(&pair.b, &name, 1.0).await;
 }
 
-const RECOVERIES: [&str; 4] = ["resumed", "dispatched", "failed", "told"];
+const RECOVERIES: [&str; 5] = [
+    "resumed",
+    "dispatched",
+    "failed",
+    "told",
+    "waits_for_client",
+];
 
 #[test]
 fn each_kind_of_recovery_has_a_test() {
@@ -130,6 +137,27 @@ async fn a_call_that_is_resumed_is_counted() {
     pair.a.kill();
     pair.upstream.release("steps");
     recovered(&pair, "resumed").await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_left_to_its_client_is_counted() {
+    let mut pair = resumable().await;
+    let alice = pair.at_a().named("Bearer alice");
+    let task = alice.call("held", json!({})).await.into_task();
+    pair.until_resumable(&task).await;
+    let held = shown(&pair.a, &task).await;
+    assert_eq!(held["if_lost"], "waits_for_client", "{held}");
+    pair.a.kill();
+    recovered(&pair, "waits_for_client").await;
+    let left = shown(&pair.b, &task).await;
+    assert_eq!(left["waits_for_client"], true, "{left}");
+    assert!(left["replica"].is_null(), "{left}");
+}
+
+/// The task as operators see it.
+async fn shown(proxy: &Proxy, task: &Task) -> Value {
+    let operators = Client::of(proxy.operators().await);
+    operators.page(&format!("/tasks/{}", task.id)).await.json()
 }
 
 #[tokio::test]

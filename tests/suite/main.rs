@@ -127,6 +127,7 @@ mod malformed;
 #[path = "../support/memory.rs"]
 mod memory;
 mod native;
+mod needs_client;
 mod operators;
 mod operators_board;
 mod operators_callers;

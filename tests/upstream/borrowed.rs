@@ -317,7 +317,7 @@ async fn another_process_carries_the_call_on_there() {
         r#"{"id":ID,"result":{"resumed":true}}"#,
     ])]);
     let second = upstream(&server);
-    let adopted = second.adopt([1; 16], &point).unwrap();
+    let adopted = second.adopt([1; 16], &point, Forwarded::default()).unwrap();
     assert_eq!(outcome_of(adopted).await, r#"result {"resumed":true}"#);
     assert_eq!(server.last("resume").header("mcp-session-id"), "client-1");
     drop(second);

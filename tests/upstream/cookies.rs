@@ -84,7 +84,9 @@ async fn a_stream_that_was_cut_is_resumed_with_them_by_any_process() {
     drop(exchange);
     server.on_resume(vec![Reply::events(&[r#"{"id":ID,"result":{"there":1}}"#])]);
     let another = super::upstream(&server);
-    let adopted = another.adopt([1; 16], &point).unwrap();
+    let adopted = another
+        .adopt([1; 16], &point, Forwarded::default())
+        .unwrap();
     assert_eq!(outcome_of(adopted).await, r#"result {"there":1}"#);
     assert_eq!(server.last("resume").header("cookie"), "lb=1");
 }

@@ -234,6 +234,7 @@ async fn a_challenge_reaches_the_client() {
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable(_)
+            | Event::CredentialsRefused
             | Event::Later(_)
             | Event::Result(_)
             | Event::Failed(_)) => panic!("{other:?}"),

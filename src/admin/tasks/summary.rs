@@ -9,6 +9,7 @@ use crate::mcp::result::is_tool_error;
 use crate::runner::learned::memory::LearnedTool;
 use crate::task::id::Incarnation;
 use crate::task::input_rule::AnsweredBy;
+use crate::task::recovery;
 use crate::task::state::{Leg, Outcome, Payload, Task};
 use crate::task::task_end::TaskEnd;
 use crate::task::view::rfc3339;
@@ -53,6 +54,9 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     }
     if let Some(progress) = &task.progress {
         members.insert("progress".into(), json!(progress));
+    }
+    if task.waits_for_client() {
+        members.insert("waits_for_client".into(), true.into());
     }
     if let Some(outcome) = &task.outcome {
         describe(members, outcome);
@@ -108,6 +112,9 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
         Leg::Parked(_) => "parked",
     };
     put("leg", leg.into());
+    if let Some(fate) = recovery::fate(task) {
+        put("if_lost", fate.into());
+    }
     put("timeline", timeline(task).into());
     if let Some(usual) = shown.usual {
         let usual = json!({

@@ -318,6 +318,7 @@ fn last_of(event: Option<Event>) -> Option<Last> {
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable(_)
+            | Event::CredentialsRefused
             | Event::Later(_),
         ) => None,
     }

@@ -60,7 +60,7 @@ fn all_is_well() {
   ok  store         memory: tasks are gone when the process ends
   ok  size          up to 4GiB of tasks (limits.task_bytes), 80MiB of sessions, and 4MiB for each call on a session while it runs; each replica as much
   ok  recovery      a call whose process dies is lost with it
-  ok  callers       clients' own credentials go to the server; a call that came with some is not carried on by another process
+  ok  callers       clients' own credentials go to the server; a call that came with some is carried on by another process when its client asks again
   ok  upstream      http://127.0.0.1:8000/mcp answers: slow-server 1.0
   ok  era           legacy (2025-11-25 or before): translated for modern clients
   ok  capabilities  tools, logging

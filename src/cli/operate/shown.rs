@@ -100,6 +100,8 @@ pub(super) fn shown(task: &Value) -> String {
         "label",
         "caller",
         "replica",
+        "waits_for_client",
+        "if_lost",
         "leg",
         "began",
         "created",

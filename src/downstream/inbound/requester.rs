@@ -25,7 +25,7 @@ use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rules;
 use crate::telemetry::traces::RequestSpan;
-use crate::upstream::Credentials;
+use crate::upstream::{Credentials, Forwarded};
 
 /// The client behind one request. It is read once, so that no part that answers reads the same headers in a way of
 /// its own.
@@ -79,7 +79,7 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) related: Vec<TaskId>,
     /// The call in the table of the calls that run, where the request is a `tools/call` of a modern client that can be told
     /// apart.
-    pub(in crate::downstream) running: Option<Arc<RunningCall>>,
+    pub(in crate::downstream) running: Option<RunningCall>,
     /// The span of the request, where its trace is recorded.
     pub(in crate::downstream) span: Option<Arc<RequestSpan>>,
 }
@@ -183,6 +183,15 @@ impl Requester {
         match self.session {
             Some(_) => ASKABLE,
             None => "{}",
+        }
+    }
+
+    /// What the server gets of the client, for a call that the client made before.
+    pub(in crate::downstream) fn shows(&self) -> Forwarded {
+        Forwarded {
+            credentials: self.credentials.clone(),
+            query: self.query.clone(),
+            ..Forwarded::default()
         }
     }
 

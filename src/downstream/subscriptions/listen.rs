@@ -4,6 +4,7 @@
 //! A subscriber holds a dirty mark per task, never a body: the state is read when the client's socket can
 //! take it, so that a slow client sees fewer states, and always the newest.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,7 +29,7 @@ use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
 use crate::unfold::Unfold;
-use crate::upstream::Credentials;
+use crate::upstream::{Credentials, Forwarded};
 
 pub(in crate::downstream) async fn answer(
     proxy: &Arc<Proxy>,
@@ -78,6 +79,8 @@ pub(in crate::downstream) async fn answer(
     let subscription = Subscription {
         proxy: Arc::clone(proxy),
         caller,
+        shown: by.shows(),
+        awaiting: BTreeMap::new(),
         id: id.into(),
         watch,
         first: Some(acknowledged),
@@ -171,6 +174,10 @@ fn acknowledgement(
 struct Subscription {
     proxy: Arc<Proxy>,
     caller: Caller,
+    /// What the server gets of the client.
+    shown: Forwarded,
+    /// The tasks that wait for their client, with the time of the change that the client was sent last.
+    awaiting: BTreeMap<TaskId, u64>,
     /// The listen request's id as JSON: the subscription's name in every notification.
     id: Box<str>,
     watch: Watch,
@@ -236,10 +243,20 @@ impl Subscription {
     /// The event with a task's present state. `None`: the task is gone. The stream stays open while the store is
     /// away.
     async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
-        let found = self.proxy.tasks_of(&self.caller).find_whole(id).await?;
-        let Some(whole) = found else {
+        let tasks = self.proxy.tasks_of(&self.caller).over_stream(&self.shown);
+        let Some(whole) = tasks.find_whole(id).await? else {
             return Ok(None);
         };
+        if !whole.task.waits_for_client() || self.shown.credentials.is_none() {
+            self.awaiting.remove(&id);
+        } else {
+            // This replica may be able to go on with the call a little later.
+            self.watch.mark_again(id);
+            let updated_ms = whole.task.updated_ms;
+            if self.awaiting.insert(id, updated_ms) == Some(updated_ms) {
+                return Ok(None);
+            }
+        }
         // A later poll may wait for a change, because the client has this state.
         self.proxy.runner.told_states().tell(&whole.task);
         let next_ms = self.proxy.runner.poll_interval_ms(&whole.task);

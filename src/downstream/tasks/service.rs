@@ -25,7 +25,6 @@ use crate::task::state::Task;
 use crate::task::task_end::{TaskEnd, TaskResult};
 use crate::telemetry::polls;
 use crate::telemetry::repeats::OF_OUTAGE;
-use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Forwarded;
 
 /// The largest answer to a question. A larger one is refused before it reaches the store.
@@ -112,8 +111,17 @@ pub(in crate::downstream) struct Page {
 pub(in crate::downstream) struct CallerTasks<'a> {
     runner: &'a Arc<Runner>,
     caller: &'a Caller,
-    /// The span of the request for a task.
-    span: Option<&'a RequestSpan>,
+    asked_by: Asked<'a>,
+}
+
+/// How the caller asks for its tasks.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// Not at all: raincheck looks.
+    Internally,
+    By(&'a Requester),
+    /// By a stream that is open. What the server gets of the client that opened it.
+    OverStream(&'a Forwarded),
 }
 
 impl Proxy {
@@ -121,20 +129,28 @@ impl Proxy {
         CallerTasks {
             runner: &self.runner,
             caller,
-            span: None,
+            asked_by: Asked::Internally,
         }
     }
 
     /// The tasks of the one who sends a request about a task.
     pub(in crate::downstream) fn tasks_for<'a>(&'a self, by: &'a Requester) -> CallerTasks<'a> {
         CallerTasks {
-            span: by.span.as_deref(),
+            asked_by: Asked::By(by),
             ..self.tasks_of(&by.caller)
         }
     }
 }
 
-impl CallerTasks<'_> {
+impl<'a> CallerTasks<'a> {
+    /// The tasks, asked for over a stream. `shown`: what the server gets of the client that opened it.
+    pub(in crate::downstream) fn over_stream(self, shown: &'a Forwarded) -> Self {
+        Self {
+            asked_by: Asked::OverStream(shown),
+            ..self
+        }
+    }
+
     /// An announced task of this caller. `None`: the task is unknown to the caller.
     pub(in crate::downstream) async fn find(
         self,
@@ -151,7 +167,21 @@ impl CallerTasks<'_> {
     ) -> Result<Option<Loaded>, StoreError> {
         let loaded = self.runner.ledger().load(id).await?;
         // A foreign task is answered like one that does not exist, so that no id can be tried out.
-        Ok(loaded.filter(|loaded| loaded.task.is_wanted() && loaded.task.belongs_to(self.caller)))
+        let own = loaded.filter(|it| it.task.is_wanted() && it.task.belongs_to(self.caller));
+        match own {
+            Some(loaded) if loaded.task.waits_for_client() => Ok(Some(self.taken_up(loaded).await)),
+            own => Ok(own),
+        }
+    }
+
+    /// The task, whose call this replica carries on if it can.
+    async fn taken_up(self, loaded: Loaded) -> Loaded {
+        let shown = match self.asked_by {
+            Asked::Internally => return loaded,
+            Asked::By(by) => by.shows(),
+            Asked::OverStream(shown) => shown.clone(),
+        };
+        Box::pin(self.runner.take_up(loaded, shown)).await
     }
 
     pub(in crate::downstream) async fn get(self, id: TaskId) -> Result<Loaded, TaskError> {
@@ -180,7 +210,9 @@ impl CallerTasks<'_> {
 
     /// Notes for operators that the client receives the state of this task.
     pub(in crate::downstream) fn polled(self, task: &Task) {
-        if let Some(span) = self.span {
+        if let Asked::By(by) = self.asked_by
+            && let Some(span) = &by.span
+        {
             span.about(task);
         }
         polls::polled(task, self.runner.ledger().now_ms());

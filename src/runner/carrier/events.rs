@@ -42,6 +42,7 @@ impl Carrier {
                 self.on_error(error).await
             }
             upstream::Event::Resumable(keep) => self.on_resumable(keep),
+            upstream::Event::CredentialsRefused => self.on_credentials_refused().await,
             upstream::Event::Later(pause) => self.on_later(pause),
             upstream::Event::Failed(failure) => {
                 hit(Point::EventFailed);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::admission::Admittance;
-use super::super::leg;
+use super::super::{leg, taken_up};
 use super::dispatch::{Dispatch, LegOrigin};
 use super::{Carrier, Flow, RecordedCall, Timer};
 use crate::failpoint::{Point, hit};
@@ -43,7 +43,34 @@ impl Carrier {
 
     async fn released(&mut self) -> Flow {
         hit(Point::Released);
+        if let Some(recorded) = self.stage.recorded()
+            && recorded.task().waits_for_client()
+        {
+            taken_up::note_waiting(recorded.task());
+        }
         self.step_back().await
+    }
+
+    /// The server refuses the client's credentials, and the call runs on there: another request of the client may bring better
+    /// ones, to any replica.
+    pub(super) async fn on_credentials_refused(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        // Where the credential itself is the caller, no other one can come.
+        let can_wait = self.runner.settings.renews_credentials
+            && recorded.is_some_and(|recorded| {
+                let task = recorded.task();
+                task.needs_client() && task.is_wanted()
+            });
+        if !can_wait {
+            return Flow::Continue;
+        }
+        match self.apply(OwnerEvent::Released).await {
+            Ok(_) => self.released().await,
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Gone) => self.on_record_gone().await,
+            // The server refuses the next request, too.
+            Err(ApplyError::Store(_)) => Flow::Continue,
+        }
     }
 
     /// The drain begins: a call that waits for its turn is left to another replica at once. If the store is

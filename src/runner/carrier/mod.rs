@@ -208,8 +208,10 @@ impl Carrier {
         loaded: Loaded,
         custody: Custody,
         exchange: Exchange,
+        from: Forwarded,
     ) -> Box<Self> {
-        let outgoing = UpstreamRequest::adopted(*loaded.task.caller.as_bytes(), "{}".into());
+        let caller = *loaded.task.caller.as_bytes();
+        let outgoing = UpstreamRequest::adopted(caller, "{}".into()).forwarding(from);
         let recorded = RecordedCall::new(loaded, custody, None);
         let dispatch = Dispatch::under_way(exchange, LegOrigin::Adopted);
         Self::for_record(runner, recorded, Era::Legacy, outgoing, dispatch)

@@ -16,6 +16,7 @@ use crate::mcp::version::Era;
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::machine::{Effect, OwnerEvent, TaskEvent};
 use crate::task::policy::OnOwnerLost;
+use crate::task::resume_point::ResumePoint;
 use crate::task::state::Task;
 use crate::upstream;
 
@@ -27,13 +28,16 @@ const RESUMABLE_AGAIN: Duration = Duration::from_secs(2);
 
 impl Carrier {
     /// The sealed point from which another process could carry the call on.
-    pub(super) fn resume_point(&self, task: &Task) -> Option<Box<str>> {
+    pub(super) fn resume_point(&self, task: &Task) -> Option<ResumePoint> {
         // Such a call is never resumed, so its session need not get into the store.
-        if task.on_owner_lost == OnOwnerLost::Fail {
+        if task.on_owner_lost == OnOwnerLost::Fail || !self.server.outgoing.can_move() {
             return None;
         }
         let point = self.dispatch.exchange()?.control.resume_point()?;
-        self.runner.seal(task, &point)
+        Some(ResumePoint {
+            sealed: self.runner.seal(task, &point)?,
+            needs_client: self.server.outgoing.is_personal(),
+        })
     }
 
     /// Another process can carry the call on from here. Arms the commit of that, which a call that ends soon never needs.
@@ -96,7 +100,7 @@ impl Carrier {
         };
         recorded.loaded = loaded;
         let task = recorded.task();
-        if task.fence != recorded.fence || task.released {
+        if task.fence != recorded.fence || task.released || task.waits_for_client() {
             return self.step_back().await;
         }
         if task.is_ended() {

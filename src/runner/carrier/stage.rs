@@ -158,7 +158,7 @@ impl RecordedCall {
         let task = self.task();
         let is_resumed = task.fence != self.fence && task.leg == self.leg;
         // Without a resume point no other replica can carry on a leg that was sent.
-        let may_be = task.released && task.resume.is_some();
+        let may_be = task.released && task.resume.is_some() || task.waits_for_client();
         matches!(self.leg, Leg::Sent(_)) && (is_resumed || may_be)
     }
 }

@@ -33,7 +33,7 @@ use crate::task::progress::Progress;
 use crate::task::task_end::TaskEnd;
 use crate::task::ticket::CompanionTool;
 use crate::task::view_2025;
-use crate::upstream::UpstreamError;
+use crate::upstream::{Forwarded, UpstreamError, UpstreamRequest};
 
 mod given_up;
 
@@ -42,18 +42,37 @@ mod given_up;
 pub(super) enum FollowReason {
     /// The client made the call. It also receives a fact that no record keeps: the server refused its credentials.
     Call(oneshot::Receiver<UpstreamError>),
-    /// It sent the same call again, with these capabilities.
-    SameCall(Arc<str>),
-    /// It collects a call that its client gave up before, with these capabilities.
+    /// It sent the same call again.
+    SameCall(FollowingClient),
+    /// It collects a call that its client gave up before.
     GivenUp {
         claim: CallClaim,
         /// The clock that the client has for calls of the tool.
         clock: Option<ClockName>,
-        declared: Option<Arc<str>>,
-        running: Option<Arc<RunningCall>>,
+        client: Option<FollowingClient>,
+        running: Option<RunningCall>,
     },
-    /// It came back with answers.
-    Retry,
+    /// It came back with answers. What the server gets of it.
+    Retry(Forwarded),
+}
+
+/// A client that follows a call by another request than the one that made it.
+#[derive(Debug, Clone)]
+pub(super) struct FollowingClient {
+    /// Its capabilities, if it did not make the call. The server knows those of the client that made it.
+    declared: Option<Arc<str>>,
+    /// What the server gets of it, should this replica have to go on with the call.
+    shown: Forwarded,
+}
+
+impl FollowingClient {
+    /// The client of this request, which is the same call.
+    pub(super) fn of(outgoing: &UpstreamRequest) -> Self {
+        Self {
+            declared: Some(Arc::clone(&outgoing.capabilities)),
+            shown: outgoing.forwarded(),
+        }
+    }
 }
 
 /// Follows a record for one client.
@@ -66,8 +85,10 @@ struct CallFollower {
     announce_at: Option<Instant>,
     /// The server refused the client's credentials; `None`: the client did not make the call, or the call went on.
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
-    /// The capabilities of a client that did not make the call. The server knows those of the client that did.
+    /// The capabilities of a client that did not make the call.
     declared: Option<Arc<str>>,
+    /// What the server gets of the client, should this replica have to go on with the call.
+    shown: Forwarded,
     /// The progress that the client received last.
     told: Option<Progress>,
     /// The keys of the questions that the client was asked.
@@ -96,7 +117,7 @@ impl Runner {
     ) -> CallSubscriber {
         let (client, subscriber) = match came_by {
             FollowReason::Call(_) => WaitingClient::of_call(terms),
-            FollowReason::SameCall(_) | FollowReason::GivenUp { .. } | FollowReason::Retry => {
+            FollowReason::SameCall(_) | FollowReason::GivenUp { .. } | FollowReason::Retry(_) => {
                 WaitingClient::joined(terms)
             }
         };
@@ -117,7 +138,7 @@ impl Runner {
         let shared = FollowReason::GivenUp {
             claim,
             clock: None,
-            declared: None,
+            client: None,
             running: None,
         };
         self.follow_for(client, loaded, watch, shared);
@@ -133,19 +154,26 @@ impl Runner {
         let now = Instant::now();
         let pause = presence_pause(&loaded.task);
         let (mut given_up, mut running) = (None, None);
-        let (unauthorized, declared) = match came_by {
+        let (unauthorized, another) = match came_by {
             FollowReason::Call(unauthorized) => (Some(unauthorized), None),
-            FollowReason::SameCall(declared) => (None, Some(declared)),
+            FollowReason::SameCall(client) => (None, Some(client)),
             FollowReason::GivenUp {
                 claim,
                 clock,
-                declared,
+                client,
                 running: of_client,
             } => {
                 (given_up, running) = (Some((claim, clock)), of_client);
-                (None, declared)
+                (None, client)
             }
-            FollowReason::Retry => (None, None),
+            FollowReason::Retry(shown) => {
+                let declared = None;
+                (None, Some(FollowingClient { declared, shown }))
+            }
+        };
+        let (declared, shown) = match another {
+            Some(client) => (client.declared, client.shown),
+            None => (None, Forwarded::default()),
         };
         // While the client that made the call is connected, no replica looks for its presence.
         let mark_present_at = if unauthorized.is_some() {
@@ -160,6 +188,7 @@ impl Runner {
             announce_at: client.announce_at(),
             unauthorized,
             declared,
+            shown,
             // The client of a call that is shared has had the progress so far.
             told: loaded.task.progress.clone().filter(|_| has_had_it),
             asked: BTreeSet::new(),
@@ -215,6 +244,7 @@ impl CallFollower {
     /// Waits for the end of the call, for its next question, or until the client may be notified of its task.
     async fn hear(&mut self, client: &WaitingClient) -> Heard {
         loop {
+            self.take_up().await;
             if let Some(heard) = self.so_far(client).await {
                 return heard;
             }
@@ -252,6 +282,18 @@ impl CallFollower {
                 Err(_) if self.is_due() => return self.store_unavailable().into(),
                 Err(_) => self.watch.mark_again(self.loaded.task.id),
             }
+        }
+    }
+
+    /// Has a call that waits for its client carried on, with what this client shows.
+    async fn take_up(&mut self) {
+        if !self.loaded.task.waits_for_client() {
+            return;
+        }
+        let taking_up = self.runner.take_up(self.loaded.clone(), self.shown.clone());
+        self.loaded = Box::pin(taking_up).await;
+        if self.shown.credentials.is_some() {
+            self.watch.mark_again(self.loaded.task.id);
         }
     }
 

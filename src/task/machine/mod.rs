@@ -15,6 +15,7 @@ use super::messages::{self, TaskMessage};
 use super::notices::{NoticeEvent, ReceiverId};
 use super::progress::Progress;
 use super::question::QuestionStage;
+use super::resume_point::ResumePoint;
 use super::state::{Leg, Outcome, Reach, Task};
 use super::unanswered::{self};
 use crate::mcp::error::{Failure, Reason};
@@ -52,8 +53,8 @@ pub enum TaskEvent {
     Tick,
     /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
-    /// The owner of that fence is lost, and only the client that comes back can have the call carried on: a
-    /// call with a log runs on its client's session, with its client's credentials.
+    /// The owner of that fence is lost, and only the client that comes back can have the call carried on: a call with a
+    /// log runs on its client's session, and the server may want its client's credentials.
     Orphaned { fence: Fence },
     /// A replica that found the task takes over from the lost owner of that fence.
     Claimed {
@@ -95,14 +96,14 @@ pub enum OwnerEvent {
         message: Option<Box<str>>,
         progress: Option<Progress>,
         /// The new resume point, if it has moved.
-        resume: Option<Box<str>>,
+        resume: Option<ResumePoint>,
         /// The server's messages since the last commit.
         messages: Vec<TaskMessage>,
     },
     /// The leg has its turn and goes to the server now.
     Dispatched,
     /// Another process can fetch the answer from this point.
-    Resumable(Box<str>),
+    Resumable(ResumePoint),
     /// The owner shuts down and leaves the call to others.
     Released,
     /// A call with a log can be resumed at the server from this point.
@@ -184,7 +185,7 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
         }
         // A parked modern call has nothing in flight: the replica that gets the answers carries it on.
         TaskEvent::Abandoned { .. } | TaskEvent::Claimed { .. }
-            if task.owner.is_none() && task.log.is_none() =>
+            if task.owner.is_none() && task.log.is_none() && !task.waits_for_client() =>
         {
             return Err(Rejected::Unchanged);
         }
@@ -216,9 +217,9 @@ fn unseen(task: Task) -> Result<Step, Rejected> {
     Ok(Step { task, effect: None })
 }
 
-/// No replica carries the call with a log until its client comes back.
+/// No replica carries the call until its client comes back.
 fn orphan(task: &mut Task) -> Result<Option<Effect>, Rejected> {
-    if task.log.is_none() || task.owner.is_none() {
+    if task.owner.is_none() || task.log.is_none() && !task.needs_client() {
         return Err(Rejected::Unchanged);
     }
     task.owner = None;
@@ -281,7 +282,7 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             Ok(None)
         }
         // The client that comes back to a call with a log has it carried on, and no finder.
-        OwnerEvent::Released if task.log.is_some() => orphan(task),
+        OwnerEvent::Released if task.log.is_some() || task.needs_client() => orphan(task),
         OwnerEvent::Released => {
             task.released = true;
             Ok(None)

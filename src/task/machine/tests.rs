@@ -183,7 +183,10 @@ impl Symbol {
                 failure: task.failure(Reason::OwnerLost),
             },
             Self::Told => owner(OwnerEvent::Told),
-            Self::Resumable => owner(OwnerEvent::Resumable("sealed".into())),
+            Self::Resumable => owner(OwnerEvent::Resumable(ResumePoint {
+                sealed: "sealed".into(),
+                needs_client: false,
+            })),
             Self::Release => owner(OwnerEvent::Released),
             Self::Adopt => claimed(task, TakeoverMode::Resume),
             Self::Rerun => claimed(task, TakeoverMode::Dispatch),

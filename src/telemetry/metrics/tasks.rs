@@ -73,7 +73,7 @@ impl TaskMetrics {
                 "raincheck_recoveries_total",
                 "Tasks of lost owners that this replica handled, by what it did: `resumed` (it fetches the answer), \
                  `dispatched` (it sends the call), `failed` (the effect may be unknown), `told` (the task had ended, \
-                 and the server was told that no client waits).",
+                 and the server was told that no client waits), `waits_for_client` (the next request of its client carries it on).",
                 &["outcome"],
             ),
             lateness: list.histogram(

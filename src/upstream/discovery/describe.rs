@@ -245,6 +245,7 @@ impl Upstream {
                 | Event::Progress(_)
                 | Event::Log(_)
                 | Event::Resumable(_)
+                | Event::CredentialsRefused
                 | Event::Later(_) => {}
             }
         }

@@ -421,6 +421,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
         | Event::Log(_)
         | Event::Question(_)
         | Event::Resumable(_)
+        | Event::CredentialsRefused
         | Event::Later(_)
         | Event::Result(_) => false,
     }

@@ -77,6 +77,7 @@ async fn told(script: Vec<ScriptedAnswer>) -> Vec<&'static str> {
         | Event::Log(_)
         | Event::Question(_)
         | Event::Resumable(_)
+        | Event::CredentialsRefused
         | Event::Error(_) => "what no script says",
     });
     words.collect().await

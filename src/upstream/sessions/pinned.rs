@@ -1,10 +1,13 @@
 //! The sessions that pins hold.
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::upstream::pin::{Pin, Pinned};
 use crate::upstream::sessions::pool::SessionLease;
+use crate::upstream::sessions::session::ServerSession;
 
 enum PinnedSession {
     Own(SessionLease),
@@ -61,6 +64,16 @@ pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
 /// The session that the pin holds, for one more request.
 pub(in crate::upstream) fn session(pin: &Pin) -> Option<SessionLease> {
     pin.held(|held: &PinnedSession| Some(held.lease().also()))
+}
+
+/// The session that the pin holds, to look at.
+pub(in crate::upstream) fn session_of(pin: &Pin) -> Option<Arc<ServerSession>> {
+    pin.held(|held: &PinnedSession| Some(Arc::clone(&held.lease().session)))
+}
+
+/// A pin to a session that another process opened.
+pub(in crate::upstream) fn to_adopted(lease: SessionLease) -> Pin {
+    Pin::of(PinnedSession::Own(lease))
 }
 
 /// Lets the pin hold the session of an answered request, if it holds none yet.

@@ -251,12 +251,13 @@ impl HttpSessionPool {
         self: &Arc<Self>,
         key: &PoolKey,
         handover: &SessionHandover,
+        credentials: Option<&Credentials>,
     ) -> Option<SessionLease> {
         let session = ServerSession::carried_over(
             &self.starter.origin,
             self.starter.services.clone(),
             Arc::clone(&key.declared),
-            handover,
+            (handover, credentials),
             Box::<OwnStream>::default(),
         )?;
         Some(SessionLease {

@@ -31,6 +31,7 @@ use crate::upstream::http::refusal;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::initialize::Initialized;
 use crate::upstream::pool::{PooledSession, Questions};
+use crate::upstream::port::UpstreamRequest;
 use crate::upstream::sessions::calls::SessionCalls;
 use crate::upstream::sessions::doubt::Doubt;
 use crate::upstream::translate;
@@ -152,25 +153,22 @@ pub(in crate::upstream) struct SessionHandover {
 
 impl SessionHandover {
     /// The identity of the session, if it is a client's own.
-    pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<SessionIdentity> {
+    pub(in crate::upstream) fn identity(&self, by: &UpstreamRequest) -> Option<SessionIdentity> {
         let id = self.session.as_deref().map(HeaderValue::try_from);
         Some(SessionIdentity {
-            caller,
+            caller: by.caller,
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*self.version).ok()?,
-            credentials: None,
+            credentials: by.credentials.clone(),
             cookies: self.cookies.clone(),
         })
     }
 }
 
 impl ServerSession {
-    /// Returns the data that another process needs to use the session. `None` if the session needs credentials, which
-    /// never leave this process.
+    /// Returns the data that another process needs to use the session, beside the credentials of its client, which never leave
+    /// this process.
     pub(in crate::upstream) fn handover(&self) -> Option<SessionHandover> {
-        if self.stamp.credentials.are_there() {
-            return None;
-        }
         let session = match &self.stamp.id {
             Some(id) => Some(id.to_str().ok()?.to_owned()),
             None => None,
@@ -258,14 +256,14 @@ impl ServerSession {
         origin: &Arc<Origin>,
         services: TaskTracker,
         declared: Arc<str>,
-        handover: &SessionHandover,
+        (handover, credentials): (&SessionHandover, Option<&Credentials>),
         unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
         let id = handover.session.as_deref().map(HeaderValue::try_from);
         let stamp = Stamp {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*handover.version).ok()?,
-            credentials: LatestCredentials::default(),
+            credentials: LatestCredentials::new(credentials),
             cookies: Arc::new(Cookies::restored(&handover.cookies, || origin.url())),
         };
         Some(Self {

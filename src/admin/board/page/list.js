@@ -83,7 +83,7 @@ function showRows(tasks) {
 function fillRow(row, task) {
   const state = stateOf(task);
   const age = duration(task.seconds);
-  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica]);
+  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica, task.waits_for_client]);
   if (row.dataset.seen === seen) {
     row.querySelector(".age").textContent = age;
     return;
@@ -98,7 +98,7 @@ function fillRow(row, task) {
     el("td", { "data-label": "Progress" }, bar(task)),
     el("td", { class: "number age", "data-label": "Time" }, age),
     el("td", { "data-label": "Caller" }, filter("caller", task.caller)),
-    el("td", { "data-label": "Replica", class: "replica" }, filter("replica", task.replica)),
+    el("td", { "data-label": "Replica", class: "replica" }, task.waits_for_client ? "waits for its client" : filter("replica", task.replica)),
   );
 }
 

@@ -92,7 +92,8 @@ function facts(task, isEnded) {
     [isEnded ? "Took" : "Runs for", duration(task.seconds)],
     ["Usually", usually(task.usual)],
     ["Caller", el("code", {}, task.caller)],
-    ["Replica", task.replica],
+    ["Replica", task.waits_for_client ? "none: it waits for the next request of its client" : task.replica],
+    ["If that is lost", IF_LOST[task.if_lost]],
     ["At the server", { queued: "not yet: it waits for its turn", sent: "sent", parked: "waits for the answer" }[task.leg]],
     ["Attempts", task.attempts > 1 ? `${task.attempts}` : undefined],
     ["Owners", task.owners > 1 ? `${task.owners}: other replicas had it before` : undefined],
@@ -104,6 +105,15 @@ function facts(task, isEnded) {
   const rows = all.filter(([, value]) => value !== undefined && value !== null).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
   return el("div", {}, failure(task), el("dl", { class: "facts" }, rows.flat()));
 }
+
+/** What becomes of a call whose replica is lost. */
+const IF_LOST = {
+  resumed: "another replica fetches the answer",
+  sent: "another replica sends the call",
+  waits_for_client: "it waits for the next request of its client, whose credentials it needs",
+  awaits_answer: "nothing is lost: it waits for an answer",
+  fails: "it fails: no other replica can carry it on",
+};
 
 /** How long tasks of the same tool take. */
 function usually(usual) {

@@ -54,7 +54,7 @@ async fn take(
     (task, key): (TaskId, &str),
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
-    let tasks = proxy.tasks_of(&by.caller);
+    let tasks = proxy.tasks_for(by);
     // Calls that several requests share have a record that was not announced, and ask in this form, too.
     let found = tasks.find_unannounced(task).await;
     let Some(loaded) = found.map_err(|_| RpcError::store_unavailable())? else {

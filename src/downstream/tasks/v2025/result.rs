@@ -30,6 +30,7 @@ use crate::task::large_results::{ReadHint, shortened};
 use crate::task::state::Task;
 use crate::task::task_end::TaskEnd;
 use crate::task::view_2025;
+use crate::upstream::Forwarded;
 
 /// When raincheck is about to end, a call that this replica carries has this long to end with its own error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -53,6 +54,8 @@ pub(super) async fn wait_for(
 struct ResultStream {
     proxy: Arc<Proxy>,
     caller: Caller,
+    /// What the server gets of the client.
+    shown: Forwarded,
     key: Option<SessionKey>,
     /// The client reads more than the answer.
     streams: bool,
@@ -97,6 +100,7 @@ impl ResultStream {
         let mut waiting = Self {
             proxy: Arc::clone(proxy),
             caller: by.caller,
+            shown: by.shows(),
             key: by.session,
             streams: by.reads_events,
             id: id.to_owned(),
@@ -182,8 +186,11 @@ impl ResultStream {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        let tasks = self.proxy.tasks_of(&self.caller);
+        let tasks = self.proxy.tasks_of(&self.caller).over_stream(&self.shown);
         if let Some(loaded) = tasks.find(self.task).await? {
+            if loaded.task.waits_for_client() && self.shown.credentials.is_some() {
+                self.watch.mark_again(self.task);
+            }
             tasks.polled(&loaded.task);
             self.see(&loaded.task).await?;
         } else {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -14,8 +13,9 @@ use tracing::warn;
 
 use crate::backoff::Backoff;
 use crate::lock::Mutex;
-use crate::mcp::error::{Failure, Reason};
+use crate::mcp::error::Failure;
 use crate::unfold::Unfold;
+use crate::upstream::exchange::remote_task::followed::FollowedTask;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
 use crate::upstream::exchange::remote_task::{
     ASK_PATIENCE, BeginRequest, CreatedTask, LOST, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec,
@@ -23,7 +23,7 @@ use crate::upstream::exchange::remote_task::{
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
-use crate::upstream::port::{Answer, Control, Event, Exchange, Keep, UpstreamRequest};
+use crate::upstream::port::{Answer, Control, Event, Exchange, UpstreamRequest};
 
 /// The time between polls if the server asks for none.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -87,33 +87,6 @@ pub(super) enum TaskStage {
     Following(Box<FollowedTask>),
 }
 
-pub(super) struct FollowedTask {
-    id: Arc<str>,
-    polls: BoxStream<'static, TaskCheck>,
-    /// The request for the result; `None` from its failure to the next poll.
-    fetching: Option<Exchange>,
-    /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
-    /// client wait.
-    has_ended: bool,
-    /// The time of the first poll in a row that said so.
-    ended: Option<Instant>,
-    /// The last answer to the request for the result that was not the final one.
-    refusal: Option<Event>,
-    message: StatusMessage,
-    /// The questions that were put. Their ids are unique for the life of a task.
-    asked: HashSet<Arc<str>>,
-    /// Events of the last poll that were not taken yet.
-    ready: VecDeque<Event>,
-    /// Polls in a row that failed.
-    failures: u32,
-    /// The last time that a poll did not fail.
-    heard: Instant,
-    /// The server has not known the task since then.
-    gone: Option<Instant>,
-    /// The words for the state that are not known.
-    unknown: HashSet<String>,
-}
-
 impl<C: TaskCodec> RemoteTask<C> {
     /// The call creates the task, if the server makes one.
     pub(super) fn to_be_created(requests: TaskRequests<C>) -> Self {
@@ -140,6 +113,14 @@ impl<C: TaskCodec> RemoteTask<C> {
         }
     }
 
+    /// Another process created this task.
+    pub(super) fn adopted(requests: TaskRequests<C>, created: CreatedTask) -> Self {
+        Self {
+            created: Some(created),
+            ..Self::to_be_created(requests)
+        }
+    }
+
     /// Nothing is sent before the events are polled.
     pub(super) fn begin(self) -> Exchange {
         if let Some(created) = &self.created {
@@ -159,7 +140,7 @@ impl<C: TaskCodec> RemoteTask<C> {
         self.control.turned.notify_one();
         let mut ready = VecDeque::new();
         if self.control.resume_point().is_some() {
-            ready.push_back(Event::Resumable(Keep::AtOnce));
+            ready.push_back(Event::Resumable(C::KEEP));
         }
         TaskStage::Following(Box::new(FollowedTask {
             fetching: self.fetch(&created.id, None),
@@ -175,6 +156,7 @@ impl<C: TaskCodec> RemoteTask<C> {
             heard: Instant::now(),
             gone: None,
             unknown: HashSet::new(),
+            is_refused: false,
         }))
     }
 
@@ -219,7 +201,9 @@ impl<C: TaskCodec> RemoteTask<C> {
                 None
             }
             // A poll that fails does not matter while the result is awaited.
-            TaskCheck::Refused | TaskCheck::Gone | TaskCheck::Failed if task.fetching.is_some() => {
+            TaskCheck::Refused | TaskCheck::Gone | TaskCheck::Failed | TaskCheck::Unauthorized
+                if task.fetching.is_some() =>
+            {
                 None
             }
             TaskCheck::Refused => Some(Event::Failed(self.requests.codec.refused(&task.id))),
@@ -228,10 +212,14 @@ impl<C: TaskCodec> RemoteTask<C> {
                 let lost = self.requests.codec.gone(&task.id, Instant::now() - first)?;
                 Some(Event::Failed(lost))
             }
-            TaskCheck::Failed => {
+            failed @ (TaskCheck::Failed | TaskCheck::Unauthorized) => {
                 task.failures += 1;
                 let since = Instant::now() - task.heard;
-                let lost = self.requests.codec.lost(&task.id, task.failures, since)?;
+                let lost = self.requests.codec.lost(&task.id, task.failures, since);
+                let Some(lost) = lost else {
+                    let is_refused = matches!(failed, TaskCheck::Unauthorized);
+                    return is_refused.then_some(Event::CredentialsRefused);
+                };
                 if C::CANCELS_LOST {
                     // Nothing fetches the result any more, so the server need not go on.
                     self.requests.cancel(&task.id).await;
@@ -290,43 +278,6 @@ impl<C: TaskCodec> RemoteTask<C> {
             task.fetching = self.fetch(&task.id, ended.as_deref());
         }
     }
-}
-
-impl FollowedTask {
-    fn on_fetched(
-        &mut self,
-        event: Option<Event>,
-        is_final: impl Fn(&Event) -> bool,
-    ) -> Option<Event> {
-        match event {
-            Some(Event::Resumable(_) | Event::Sent) => None,
-            Some(answer @ (Event::Error(_) | Event::Result(_)))
-                if self.has_ended && !is_final(&answer) =>
-            {
-                self.refusal = Some(answer);
-                self.fetching = None;
-                None
-            }
-            // The same would come again.
-            Some(Event::Failed(ref failure)) if self.has_ended && is_too_much(failure) => event,
-            Some(Event::Error(_)) if self.has_ended => event,
-            // The task's own error, or a server that lets no client wait, or a stream that was cut: the
-            // result is asked for again after the next poll.
-            Some(Event::Error(_) | Event::Failed(_)) | None => {
-                self.fetching = None;
-                None
-            }
-            Some(event) => Some(event),
-        }
-    }
-}
-
-/// Returns `true` if the answer was read, and was more than raincheck takes.
-fn is_too_much(failure: &Failure) -> bool {
-    matches!(
-        failure.reason,
-        Reason::UpstreamTooLarge | Reason::UpstreamTooDeep
-    )
 }
 
 async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
@@ -458,6 +409,14 @@ impl<C: TaskCodec> Control for TaskControl<C> {
         self.requests.codec.moves_at_once()
     }
 
+    fn hold(&self) {
+        self.requests.codec.hold(&self.requests.call);
+    }
+
+    fn leave(&self) {
+        self.requests.codec.leave(&self.requests.call);
+    }
+
     fn resume_point(&self) -> Option<Box<str>> {
         let (id, _) = self.get();
         let TaskRequests { codec, call, .. } = &self.requests;
@@ -491,7 +450,9 @@ impl<C: TaskCodec> Unfold for Polls<C> {
                 .interval
                 .unwrap_or_else(|| codec.pause(self.interval, false)),
             TaskCheck::Refused => self.interval,
-            TaskCheck::Gone | TaskCheck::Failed => codec.pause(self.interval, true),
+            TaskCheck::Gone | TaskCheck::Failed | TaskCheck::Unauthorized => {
+                codec.pause(self.interval, true)
+            }
         };
         Some(polled)
     }

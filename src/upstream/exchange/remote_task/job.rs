@@ -24,10 +24,10 @@ use crate::upstream::exchange::remote_task::driver::{RemoteTask, TaskRequests};
 use crate::upstream::exchange::remote_task::status_message::ShownProgress;
 use crate::upstream::exchange::remote_task::{
     BeginRequest, CreatedTask, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec, TaskRequest,
-    TaskState, with_meta,
+    TaskState, is_unauthorized, with_meta,
 };
 use crate::upstream::pin::Pin;
-use crate::upstream::port::{Event, Exchange, UpstreamRequest};
+use crate::upstream::port::{Event, Exchange, Keep, UpstreamRequest};
 use crate::upstream::translate::own_params;
 
 /// A job that the server does not know is looked for again before it counts as gone: it may not be listed yet.
@@ -78,8 +78,12 @@ impl AdoptedJob {
         }
     }
 
-    /// The rest of the call, for a caller of whom nothing else is known.
-    pub(in crate::upstream) fn follow(self, begin: BeginRequest, caller: [u8; 16]) -> Exchange {
+    /// The rest of the call, with what `call` has of its client.
+    pub(in crate::upstream) fn follow(
+        self,
+        begin: BeginRequest,
+        call: UpstreamRequest,
+    ) -> Exchange {
         let era = self.era();
         let JobPoint { job, handle, .. } = self.0;
         // Where there is no client, the requests are raincheck's own.
@@ -87,13 +91,16 @@ impl AdoptedJob {
             Era::Modern => own_params("{}", &[]),
             Era::Legacy => "{}".to_owned(),
         };
-        let call = UpstreamRequest::new(caller, "tools/call", params);
+        let call = UpstreamRequest {
+            params: params.into(),
+            ..call
+        };
         let created = CreatedTask {
             interval: Some(job.rule.poll.first),
             id: handle.into(),
         };
         let requests = TaskRequests::new(JobTools { job, era }, begin, call);
-        RemoteTask::created(requests, created).begin()
+        RemoteTask::adopted(requests, created).begin()
     }
 }
 
@@ -128,6 +135,9 @@ impl JobTools {
 }
 
 impl TaskCodec for JobTools {
+    /// Nothing else names the job.
+    const KEEP: Keep = Keep::AtOnce;
+
     /// The job may go on well, and its id is in the message.
     const CANCELS_LOST: bool = false;
 
@@ -205,6 +215,11 @@ impl TaskCodec for JobTools {
         let Ok(handle) = serde_json::from_str::<JobHandle>(id) else {
             return TaskCheck::Refused;
         };
+        if let RemoteAnswer::Error(error) = &answer
+            && is_unauthorized(error)
+        {
+            return TaskCheck::Unauthorized;
+        }
         // Conditions may be about the words of an error, too.
         let (answer, document) = match answer {
             RemoteAnswer::Result(answer) => {
@@ -292,8 +307,8 @@ impl TaskCodec for JobTools {
     }
 
     fn resume_point(&self, call: &UpstreamRequest, id: &str) -> Option<Box<str>> {
-        // Another process has no credentials of the client, and the job of a process or a session is found only there.
-        if self.job.rule.lives != Lives::Backend || call.is_personal() {
+        // The job of a process or a session is found only there.
+        if self.job.rule.lives != Lives::Backend || !call.can_move() {
             return None;
         }
         let point = JobPoint {

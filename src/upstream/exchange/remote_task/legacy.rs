@@ -3,8 +3,10 @@
 //! state is polled as well: for status messages, and for servers that refuse to let a client wait for the
 //! result.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
@@ -15,6 +17,8 @@ use crate::upstream::exchange::remote_task::{
     TaskState, check, interval_of, lost_after,
 };
 use crate::upstream::port::{Exchange, UpstreamRequest};
+use crate::upstream::sessions::pinned;
+use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
 /// A call from its creation to its result. Nothing is sent before the events are polled.
 pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest) -> Exchange {
@@ -22,6 +26,44 @@ pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest)
     call.pin.get_or_insert_default();
     let requests = TaskRequests::new(LegacyTasks, begin, call);
     RemoteTask::to_be_created(requests).begin()
+}
+
+/// The data by which another process follows a task.
+#[derive(Serialize, Deserialize)]
+struct LegacyTaskPoint {
+    legacy_task: Box<str>,
+    session: SessionHandover,
+    /// What was declared for the client.
+    capabilities: Arc<str>,
+}
+
+/// A task that another process follows from here on.
+pub(in crate::upstream) struct AdoptedTask(LegacyTaskPoint);
+
+impl AdoptedTask {
+    /// Reads a resume point. `None`: it is none of a legacy server's task.
+    pub(in crate::upstream) fn of(resume_point: &str) -> Option<Self> {
+        serde_json::from_str(resume_point).ok().map(Self)
+    }
+
+    /// The session of the task, and what was declared on it.
+    pub(in crate::upstream) fn session(&self) -> (&SessionHandover, &Arc<str>) {
+        (&self.0.session, &self.0.capabilities)
+    }
+
+    /// The rest of the call, with what `call` has of its client, on the session that its pin holds.
+    pub(in crate::upstream) fn follow(
+        self,
+        begin: BeginRequest,
+        call: UpstreamRequest,
+    ) -> Exchange {
+        let created = CreatedTask {
+            id: self.0.legacy_task.into(),
+            interval: None,
+        };
+        let requests = TaskRequests::new(LegacyTasks, begin, call);
+        RemoteTask::adopted(requests, created).begin()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -68,6 +110,37 @@ impl TaskCodec for LegacyTasks {
     fn lost(&self, _: &str, failures: u32, _: Duration) -> Option<Failure> {
         lost_after(failures)
     }
+
+    fn moves_at_once(&self) -> bool {
+        true
+    }
+
+    fn resume_point(&self, call: &UpstreamRequest, id: &str) -> Option<Box<str>> {
+        let session = session(call)?.handover();
+        let point = LegacyTaskPoint {
+            legacy_task: id.into(),
+            session: session.filter(|_| call.can_move())?,
+            capabilities: Arc::clone(&call.capabilities),
+        };
+        serde_json::to_string(&point).ok().map(Into::into)
+    }
+
+    fn hold(&self, call: &UpstreamRequest) {
+        if let Some(session) = session(call) {
+            session.hold();
+        }
+    }
+
+    fn leave(&self, call: &UpstreamRequest) {
+        if let Some(session) = session(call) {
+            session.leave();
+        }
+    }
+}
+
+/// The session of the call. `None`: it runs over a pipe.
+fn session(call: &UpstreamRequest) -> Option<Arc<ServerSession>> {
+    pinned::session_of(call.pin.as_ref()?)
 }
 
 /// The time between polls in a task of this era.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use hyper::StatusCode;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, code};
@@ -13,10 +14,11 @@ use crate::mcp::result;
 use crate::upstream::exchange::remote_task::status_message::ShownProgress;
 use crate::upstream::failures::RESET;
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Event, Exchange, Question, UpstreamError, UpstreamRequest,
+    Answer, CANCEL_PATIENCE, Event, Exchange, Keep, Question, UpstreamError, UpstreamRequest,
 };
 
 mod driver;
+mod followed;
 pub(in crate::upstream) mod job;
 pub(in crate::upstream) mod legacy;
 pub(in crate::upstream) mod modern;
@@ -42,6 +44,9 @@ const LOST: Failure = RESET;
 trait TaskCodec: Clone + Send + Sync + 'static {
     /// The result is asked for before the task has ended, because a server may answer late.
     const FETCHES_EARLY: bool = false;
+
+    /// When the data by which another process follows the task is kept.
+    const KEEP: Keep = Keep::Soon;
 
     /// A task of which nothing is known any more is cancelled.
     const CANCELS_LOST: bool = true;
@@ -135,9 +140,13 @@ trait TaskCodec: Clone + Send + Sync + 'static {
     }
 
     /// The data by which another process follows the task. `None`: no other process can.
-    fn resume_point(&self, _call: &UpstreamRequest, _id: &str) -> Option<Box<str>> {
-        None
-    }
+    fn resume_point(&self, call: &UpstreamRequest, id: &str) -> Option<Box<str>>;
+
+    /// Takes what the task runs on over from another process, for the task of this call.
+    fn hold(&self, _call: &UpstreamRequest) {}
+
+    /// Leaves it to another process.
+    fn leave(&self, _call: &UpstreamRequest) {}
 }
 
 /// A request about a task.
@@ -173,6 +182,8 @@ enum TaskCheck {
     Refused,
     /// The server does not know the job now.
     Gone,
+    /// The server does not accept the credentials of the call any more.
+    Unauthorized,
     /// The poll failed, and the next one may not.
     Failed,
 }
@@ -219,6 +230,7 @@ impl RemoteAnswer {
                     | Event::Log(_)
                     | Event::Question(_)
                     | Event::Resumable(_)
+                    | Event::CredentialsRefused
                     | Event::Later(_)
                     | Event::Sent => {}
                 }
@@ -241,6 +253,7 @@ fn check(answer: RemoteAnswer, state: impl Fn(&Object<'_>) -> TaskState) -> Task
                 ..state(&object)
             })
         }
+        RemoteAnswer::Error(error) if is_unauthorized(&error) => TaskCheck::Unauthorized,
         RemoteAnswer::Error(error) if is_unknown(&error) => TaskCheck::Refused,
         RemoteAnswer::Error(_) | RemoteAnswer::None => TaskCheck::Failed,
     }
@@ -267,6 +280,11 @@ fn interval_of(task: &Object<'_>, name: &str) -> Option<Duration> {
     // `from_secs_f64` panics on a negative or a huge number, which the server may send.
     let said = Duration::try_from_secs_f64(said / 1000.0).ok()?;
     Some(said.clamp(INTERVAL_MIN, INTERVAL_MAX))
+}
+
+/// Returns `true` if the server wants other credentials.
+fn is_unauthorized(error: &UpstreamError) -> bool {
+    error.status == StatusCode::UNAUTHORIZED.as_u16()
 }
 
 /// Returns `true` if the server has no such task, or does not support tasks.

@@ -1,8 +1,10 @@
 //! A modern server's own task (the Tasks extension), which the server made for a call that is a task of
 //! raincheck's already. It is polled to its end, and its questions are put like those of a legacy server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
@@ -13,20 +15,63 @@ use crate::upstream::exchange::remote_task::{
     TaskState, check, interval_of, lost_after, with_meta,
 };
 use crate::upstream::port::{Answer, Event, Exchange, Question, UpstreamError, UpstreamRequest};
+use crate::upstream::translate::own_params;
 
-/// Follows the task that a `CreateTaskResult` names; `None` if it is none.
+/// Follows the task that a `CreateTaskResult` names; `None` if it is none. `is_shared`: other processes reach the server, too.
 pub(in crate::upstream) fn follow(
     begin: BeginRequest,
     call: &UpstreamRequest,
-    created: &RawValue,
+    (created, is_shared): (&RawValue, bool),
 ) -> Option<Exchange> {
-    let created = ModernTasks.created(call, created)?;
-    let requests = TaskRequests::new(ModernTasks, begin, call.clone());
+    let tasks = ModernTasks { is_shared };
+    let created = tasks.created(call, created)?;
+    let requests = TaskRequests::new(tasks, begin, call.clone());
     Some(RemoteTask::created(requests, created).begin())
 }
 
+/// The data by which another process follows a task.
+#[derive(Serialize, Deserialize)]
+struct ModernTaskPoint {
+    modern_task: Box<str>,
+    /// What was declared for the client.
+    capabilities: Arc<str>,
+}
+
+/// A task that another process follows from here on.
+pub(in crate::upstream) struct AdoptedTask(ModernTaskPoint);
+
+impl AdoptedTask {
+    /// Reads a resume point. `None`: it is none of a modern server's task.
+    pub(in crate::upstream) fn of(resume_point: &str) -> Option<Self> {
+        serde_json::from_str(resume_point).ok().map(Self)
+    }
+
+    /// The rest of the call, with what `call` has of its client.
+    pub(in crate::upstream) fn follow(
+        self,
+        begin: BeginRequest,
+        call: UpstreamRequest,
+    ) -> Exchange {
+        let Self(point) = self;
+        let call = UpstreamRequest {
+            params: own_params(&point.capabilities, &[]).into(),
+            native_task: true,
+            ..call.declaring(point.capabilities)
+        };
+        let created = CreatedTask {
+            id: point.modern_task.into(),
+            interval: None,
+        };
+        let requests = TaskRequests::new(ModernTasks { is_shared: true }, begin, call);
+        RemoteTask::adopted(requests, created).begin()
+    }
+}
+
 #[derive(Clone, Copy)]
-struct ModernTasks;
+struct ModernTasks {
+    /// Other processes reach the server, too.
+    is_shared: bool,
+}
 
 impl TaskCodec for ModernTasks {
     fn created(&self, _: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
@@ -61,6 +106,20 @@ impl TaskCodec for ModernTasks {
 
     fn lost(&self, _: &str, failures: u32, _: Duration) -> Option<Failure> {
         lost_after(failures)
+    }
+
+    fn moves_at_once(&self) -> bool {
+        true
+    }
+
+    fn resume_point(&self, call: &UpstreamRequest, id: &str) -> Option<Box<str>> {
+        let point = ModernTaskPoint {
+            modern_task: id.into(),
+            capabilities: Arc::clone(&call.capabilities),
+        };
+        let can_move = self.is_shared && call.can_move();
+        let point = can_move.then_some(point)?;
+        serde_json::to_string(&point).ok().map(Into::into)
     }
 
     fn update(

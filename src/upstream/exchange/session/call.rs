@@ -69,6 +69,8 @@ pub(super) enum CallStream {
     Cut {
         event_id: HeaderValue,
         retry: Option<Duration>,
+        /// The server refused the credentials of the request for the rest, and the runner knows.
+        is_refused: bool,
     },
     /// The server has taken the call and answers on the session's own stream, from where the answer comes in `beside`.
     /// Cancelled when that stream ends.
@@ -94,9 +96,14 @@ impl RequestTransport for SessionCall {
                     messages,
                     is_resumed,
                 } => self.read(messages, *is_resumed).await,
-                CallStream::Cut { event_id, retry } => {
-                    let resumed = self.resume(event_id, *retry).await;
-                    resumed.map(StreamRead::Resumed)
+                CallStream::Cut {
+                    event_id,
+                    retry,
+                    is_refused,
+                } => {
+                    let resumed = self.resume(event_id, *retry, *is_refused).await;
+                    *is_refused |= matches!(resumed, Ok(StreamRead::Unauthorized));
+                    resumed
                 }
                 CallStream::Beside(session_stream) => {
                     let over = session_stream.cancelled();
@@ -121,10 +128,17 @@ impl RequestTransport for SessionCall {
                 Ok(StreamRead::Event(event)) => return Ok(event),
                 Ok(StreamRead::Nothing) => {}
                 Ok(StreamRead::Cut { event_id, retry }) => {
-                    *stream = CallStream::Cut { event_id, retry }
+                    *stream = CallStream::Cut {
+                        event_id,
+                        retry,
+                        is_refused: false,
+                    };
                 }
                 Ok(StreamRead::Beside(session_stream)) => {
                     *stream = CallStream::Beside(session_stream);
+                }
+                Ok(StreamRead::Unauthorized) => {
+                    return Ok(Event::CredentialsRefused);
                 }
                 Ok(StreamRead::Resumed(messages)) => {
                     *stream = CallStream::Reading {
@@ -181,7 +195,7 @@ impl Drop for SessionCall {
 }
 
 /// What came of reading on.
-enum StreamRead {
+pub(super) enum StreamRead {
     Event(Event),
     Nothing,
     Cut {
@@ -189,6 +203,8 @@ enum StreamRead {
         retry: Option<Duration>,
     },
     Resumed(Box<Messages>),
+    /// The server wants other credentials for the rest of the stream.
+    Unauthorized,
     Beside(CancellationToken),
 }
 

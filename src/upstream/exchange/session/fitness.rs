@@ -25,6 +25,7 @@ impl Fitness {
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable(_)
+            | Event::CredentialsRefused
             | Event::Later(_)
             | Event::Failed(_) => return Self::Unfit,
         };

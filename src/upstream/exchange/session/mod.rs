@@ -22,8 +22,8 @@ use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls;
 use crate::upstream::sessions::pinned;
-use crate::upstream::sessions::pool::HttpSessionPool;
-use crate::upstream::sessions::session::ServerSession;
+use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
+use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
 mod call;
 mod control;
@@ -71,22 +71,15 @@ pub(in crate::upstream) fn begin(
 pub(in crate::upstream) fn adopt(
     sessions: &Arc<HttpSessionPool>,
     client_sessions: &ClientSessions,
-    caller: [u8; 16],
+    request: UpstreamRequest,
     resume_point: &str,
 ) -> Option<Exchange> {
     let point: CallResumePoint = serde_json::from_str(resume_point).ok()?;
     let event_id = HeaderValue::try_from(point.event).ok()?;
     let capabilities: Arc<str> = point.capabilities.into();
-    let key = PoolKey::new(Era::Legacy, caller, Arc::clone(&capabilities));
-    let (lease, ended) = if point.session.borrowed {
-        let identity = point.session.identity(caller)?;
-        let session = client_sessions.get(identity)?;
-        let ended = session.ended();
-        (sessions.borrow(session), ended)
-    } else {
-        let lease = sessions.adopt(&key, &point.session)?;
-        (lease, CancellationToken::new())
-    };
+    let key = PoolKey::new(Era::Legacy, request.caller, Arc::clone(&capabilities));
+    let request = request.declaring(capabilities);
+    let (lease, ended) = adopted_session(sessions, client_sessions, &request, &point.session)?;
     let underway = CallUnderway {
         session: Arc::clone(&lease.session),
         id: point.request.clone(),
@@ -95,7 +88,6 @@ pub(in crate::upstream) fn adopt(
     // The server has sent an event of the call, so it has the call, and one cancel is enough.
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = calls::events();
-    let request = UpstreamRequest::adopted(caller, capabilities);
     let calls = lease.session.calls();
     // Joined before `resume` opens the session's own stream, where questions of the call may come.
     let joined = calls.join(point.request.clone(), &request, beside.clone());
@@ -120,6 +112,7 @@ pub(in crate::upstream) fn adopt(
     let cut = CallStream::Cut {
         event_id,
         retry: Some(Duration::ZERO),
+        is_refused: false,
     };
     Some(exchange(
         call,
@@ -128,6 +121,24 @@ pub(in crate::upstream) fn adopt(
         is_taken,
         ended,
     ))
+}
+
+/// The session of a call that another process sent, and the token that its end cancels.
+pub(in crate::upstream) fn adopted_session(
+    sessions: &Arc<HttpSessionPool>,
+    client_sessions: &ClientSessions,
+    request: &UpstreamRequest,
+    handover: &SessionHandover,
+) -> Option<(SessionLease, CancellationToken)> {
+    if handover.borrowed {
+        let session = client_sessions.get(handover.identity(request)?)?;
+        let ended = session.ended();
+        return Some((sessions.borrow(session), ended));
+    }
+    let capabilities = Arc::clone(&request.capabilities);
+    let key = PoolKey::new(Era::Legacy, request.caller, capabilities);
+    let lease = sessions.adopt(&key, handover, request.credentials.as_ref())?;
+    Some((lease, CancellationToken::new()))
 }
 
 fn exchange(

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
-use crate::upstream::exchange::session::call::SessionCall;
+use crate::upstream::exchange::session::call::{SessionCall, StreamRead};
 use crate::upstream::failures::RESET;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http_response;
-use crate::upstream::http_response::{Messages, ResponseKind};
+use crate::upstream::http_response::ResponseKind;
 use crate::upstream::reconnect::{PAUSE, Reconnect, is_gone};
 
 impl SessionCall {
@@ -25,8 +26,7 @@ impl SessionCall {
     }
 
     pub(super) fn has_become_resumable(&mut self) -> bool {
-        // Another process has no credentials of the client, so it could not fetch the rest.
-        if self.has_told_resumable || self.request.is_personal() {
+        if self.has_told_resumable || !self.request.can_move() {
             return false;
         }
         let underway = self.underway.lock();
@@ -34,12 +34,13 @@ impl SessionCall {
         self.has_told_resumable
     }
 
-    /// Requests the rest of a stream that was cut, until the server has it.
+    /// Requests the rest of a stream that was cut, until the server has it, or refuses the credentials for the first time.
     pub(super) async fn resume(
         &self,
         event_id: &HeaderValue,
         retry: Option<Duration>,
-    ) -> Result<Box<Messages>, Failure> {
+        is_refused: bool,
+    ) -> Result<StreamRead, Failure> {
         let Some(lease) = &self.lease else {
             return Err(RESET);
         };
@@ -66,9 +67,14 @@ impl SessionCall {
                     resumed.last_event_id = Some(event_id.clone());
                     // Keep a pause before a stream that ends again and again.
                     resumed.retry = retry.filter(|retry| *retry >= PAUSE);
-                    return Ok(resumed);
+                    return Ok(StreamRead::Resumed(resumed));
                 }
                 ResponseKind::Later(later) => reconnect.asked(Some(later.pause)),
+                ResponseKind::Error(_) | ResponseKind::Refused { .. }
+                    if status == StatusCode::UNAUTHORIZED && !is_refused =>
+                {
+                    return Ok(StreamRead::Unauthorized);
+                }
                 ResponseKind::Error(_) | ResponseKind::Refused { .. } if is_gone(status) => {
                     return Err(RESET);
                 }

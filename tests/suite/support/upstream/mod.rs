@@ -95,6 +95,8 @@ pub(crate) struct Shared {
     listeners: watch::Sender<usize>,
     hangs: AtomicBool,
     challenges: AtomicBool,
+    /// The `Authorization` that is not accepted any more.
+    refused: Mutex<BTreeSet<Vec<u8>>>,
     forbids: AtomicBool,
     /// The HTTP status that calls end with, without a body. 0: their results.
     call_status: AtomicU16,
@@ -191,6 +193,12 @@ impl Upstream {
     pub(crate) fn keep_events_and_tell_late(&self) {
         self.shared.tells_late.store(true, Ordering::Relaxed);
         self.keep_events();
+    }
+
+    /// From now on this `Authorization` is refused.
+    pub(crate) fn refuse(&self, authorization: &str) {
+        let mut refused = self.shared.refused.lock().unwrap();
+        refused.insert(authorization.as_bytes().to_vec());
     }
 
     /// Ends every stream of a legacy server that is read. The calls go on.
@@ -346,6 +354,15 @@ impl Upstream {
         all
     }
 
+    /// How often that tool was called.
+    pub(crate) fn calls_of(&self, tool: &str) -> usize {
+        let calls = self.requests("tools/call");
+        let of_tool = calls
+            .iter()
+            .filter(|it| it.json()["params"]["name"] == tool);
+        of_tool.count()
+    }
+
     /// Waits for so many requests of one JSON-RPC method.
     pub(crate) async fn until_received(&self, method: &str, count: usize) {
         let mut received = self.shared.received.subscribe();
@@ -426,6 +443,10 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
     }
     if parts.uri.path().starts_with("/.well-known/") {
         return http::json(200, r#"{"resource":"http://127.0.0.1/mcp"}"#.to_owned());
+    }
+    let authorization = parts.headers.get("authorization");
+    if authorization.is_some_and(|it| shared.refused.lock().unwrap().contains(it.as_bytes())) {
+        return http::json(401, r#"{"error":"invalid_token"}"#.to_owned());
     }
     let challenges = shared.challenges.load(Ordering::Relaxed);
     if challenges && !parts.headers.contains_key("authorization") {

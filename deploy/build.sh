@@ -70,7 +70,7 @@ for program in python3 redis-server openssl; do
   command -v "$program" >/dev/null || { echo "error: $program is missing: the calls between the builds need it; install it" >&2; exit 1; }
 done
 [ -x "$profdata" ] || rustup component add llvm-tools >&2 \
-  || { echo "error: llvm-profdata is missing: it is in the component llvm-tools of rustup" >&2; exit 1; }
+  || { echo "error: llvm-profdata is missing, and rustup did not add its component, llvm-tools: see above" >&2; exit 1; }
 rm -rf "$records"
 mkdir -p "$records/starts" "$records/loads"
 build recorded "-Cprofile-generate=$records -Cllvm-args=-pgo-temporal-instrumentation"

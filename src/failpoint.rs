@@ -45,6 +45,8 @@ points! {
     ClaimAfter = "claim.after", "A lost owner's task is this replica's by commit.";
     ResumeBefore = "resume.before", "The rest of a cut stream is about to be asked for.";
     AnswerCommitted = "answer.committed", "The client's answers are committed.";
+    JobStarted = "job.started", "A job was started at the server, and nothing names it.";
+    JobStored = "job.stored", "The record names the job, and where to follow it.";
     Delivered = "delivered", "The server has an answer, and the record does not say so.";
     Released = "released", "A drain has left the task to others.";
 }

@@ -80,6 +80,7 @@ crashes!(
     end_before: EndBefore, end_after: EndAfter,
     claim_after: ClaimAfter, resume_before: ResumeBefore,
     answer_committed: AnswerCommitted, delivered: Delivered,
+    job_started: JobStarted, job_stored: JobStored,
 );
 
 crashes!(
@@ -91,6 +92,7 @@ crashes!(
     result_before: ResultBefore, result_after: ResultAfter,
     end_before: EndBefore, end_after: EndAfter,
     claim_after: ClaimAfter, answer_committed: AnswerCommitted,
+    job_started: JobStarted, job_stored: JobStored,
 );
 
 crashes!(
@@ -103,6 +105,7 @@ crashes!(
     end_before: EndBefore, end_after: EndAfter,
     claim_after: ClaimAfter, resume_before: ResumeBefore,
     answer_committed: AnswerCommitted, delivered: Delivered, released: Released,
+    job_started: JobStarted, job_stored: JobStored,
 );
 
 crashes!(
@@ -114,6 +117,7 @@ crashes!(
     result_before: ResultBefore, result_after: ResultAfter,
     end_before: EndBefore, end_after: EndAfter,
     claim_after: ClaimAfter, answer_committed: AnswerCommitted, released: Released,
+    job_started: JobStarted, job_stored: JobStored,
 );
 
 /// Where a point cannot be come to, and why.

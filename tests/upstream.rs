@@ -139,6 +139,7 @@ async fn outcome_of(mut exchange: Exchange) -> String {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
+            | Event::Job(_)
             | Event::Resumable(_)
             | Event::CredentialsRefused
             | Event::Later(_) => {}

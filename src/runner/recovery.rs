@@ -124,18 +124,22 @@ impl Runner {
     /// that client. Returns the task as it is then; unchanged, if this replica cannot do it now.
     pub async fn take_up(self: &Arc<Self>, loaded: Loaded, from: Forwarded) -> Loaded {
         let task = &loaded.task;
+        let Some(credentials) = &from.credentials else {
+            return loaded;
+        };
         let may_take = task.waits_for_client()
-            && from.credentials.is_some()
             && self.is_within_reach(&task.reach)
             && !self.draining.is_cancelled();
         let point = may_take.then(|| self.unseal(task)).flatten();
         let (Some(point), Ok(permit)) = (point, self.permit()) else {
             return loaded;
         };
-        if !self.taken_up.may_take(task.id) {
+        if !self.taken_up.may_take(task.id, credentials) {
             return loaded;
         }
         let Some(exchange) = self.adopt(task, Some(point), from.clone()) else {
+            // Its session has ended.
+            self.abandon(&loaded, Reason::OwnerLost).await;
             return loaded;
         };
         let (runner, found) = (Arc::clone(self), loaded.clone());

@@ -145,7 +145,9 @@ impl Runner {
                 IndexedRecord::Record(loaded) if loaded.task.released => {}
                 IndexedRecord::Record(loaded)
                     if loaded.task.log.is_some()
-                        || loaded.task.needs_client() && !loaded.task.is_ended() =>
+                        || !loaded.task.is_ended()
+                            && loaded.task.needs_client()
+                            && loaded.task.client_may_come() =>
                 {
                     self.orphan(&loaded).await;
                 }

@@ -6,28 +6,63 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::info;
 
+use crate::backoff::Backoff;
 use crate::lock::Mutex;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
+use crate::upstream::Credentials;
 
-/// The pause before this replica takes the same call up again. The server may have refused the credentials, and a client that asks
-/// at once, or over a stream, would make it refuse them without end.
-const AGAIN: Duration = Duration::from_secs(5);
+/// The pauses before this replica takes the same call up again with the same credentials. The server refused them, and an open stream
+/// would make it refuse them without end.
+const AGAIN: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(5));
 
-/// The calls that this replica took up a moment ago.
+/// The credentials with which this replica took calls up lately, or that the server refused.
 #[derive(Debug, Default)]
-pub(super) struct TakenUp(Mutex<HashMap<TaskId, Instant>>);
+pub(super) struct TakenUp(Mutex<HashMap<TaskId, LastTry>>);
+
+#[derive(Debug)]
+struct LastTry {
+    credentials: Credentials,
+    pauses: Backoff,
+    not_before: Instant,
+}
 
 impl TakenUp {
-    /// Returns `true`, and notes the time, unless the call was taken up a moment ago.
-    pub(super) fn may_take(&self, id: TaskId) -> bool {
+    /// Returns `true`, and notes the time, unless these credentials were used for the call a moment ago.
+    pub(super) fn may_take(&self, id: TaskId, credentials: &Credentials) -> bool {
         let now = Instant::now();
-        let mut taken = self.0.lock();
-        taken.retain(|_, at| now - *at < AGAIN);
-        let is_new = !taken.contains_key(&id);
-        taken.entry(id).or_insert(now);
-        is_new
+        let mut tries = self.0.lock();
+        // Those of calls that have ended, too.
+        tries.retain(|_, last| now < last.not_before + Duration::from_mins(5));
+        match tries.get(&id) {
+            Some(last) if last.credentials == *credentials && now < last.not_before => {
+                return false;
+            }
+            Some(_) | None => {}
+        }
+        note(&mut tries, id, credentials);
+        true
     }
+
+    /// The server refused these credentials for the call.
+    pub(super) fn refused(&self, id: TaskId, credentials: &Credentials) {
+        note(&mut self.0.lock(), id, credentials);
+    }
+}
+
+fn note(tries: &mut HashMap<TaskId, LastTry>, id: TaskId, credentials: &Credentials) {
+    let same = tries.remove(&id);
+    let same = same.filter(|last| last.credentials == *credentials);
+    let mut pauses = same.map_or(AGAIN, |last| last.pauses);
+    let not_before = Instant::now() + pauses.pause();
+    tries.insert(
+        id,
+        LastTry {
+            credentials: credentials.clone(),
+            pauses,
+            not_before,
+        },
+    );
 }
 
 /// Notes for operators that no replica carries the call on before its client asks for it.
@@ -41,15 +76,24 @@ pub(super) fn note_waiting(task: &Task) {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_taken_up_again_after_a_pause() {
+    async fn other_credentials_may_take_a_call_up_at_once_and_the_same_after_a_pause() {
         let taken = TakenUp::default();
+        let [old, new] = ["old", "new"].map(|token| HeaderValue::from_static(token).into());
         let (one, another) = (TaskId::random(), TaskId::random());
-        assert!(taken.may_take(one) && taken.may_take(another));
-        assert!(!taken.may_take(one));
-        tokio::time::advance(AGAIN).await;
-        assert!(taken.may_take(one) && taken.0.lock().len() == 1);
+        taken.refused(one, &old);
+        assert!(!taken.may_take(one, &old));
+        assert!(taken.may_take(another, &old) && taken.may_take(one, &new));
+        assert!(!taken.may_take(one, &new));
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(taken.may_take(one, &new));
+        tokio::time::advance(Duration::from_secs(6)).await;
+        assert!(!taken.may_take(one, &new), "each pause is longer");
+        tokio::time::advance(Duration::from_mins(20)).await;
+        assert!(taken.may_take(one, &new) && taken.0.lock().len() == 1);
     }
 }

@@ -69,9 +69,11 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
         Leg::Queued if task.released || task.is_repeatable() => RecoveryStep::Dispatch,
         Leg::Sent(_) if task.on_owner_lost == OnOwnerLost::Fail => lost,
         Leg::Sent(_) if resumable && finder.within_reach && task.needs_client() => {
-            // A client that was not notified of the task comes back only with an answer.
-            let may_come = task.is_wanted() || task.open_questions().next().is_some();
-            if may_come { RecoveryStep::Orphan } else { lost }
+            if task.client_may_come() {
+                RecoveryStep::Orphan
+            } else {
+                lost
+            }
         }
         Leg::Sent(_) if resumable && finder.within_reach => RecoveryStep::Resume,
         Leg::Sent(_) if task.is_repeatable() => RecoveryStep::Dispatch,

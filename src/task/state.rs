@@ -107,6 +107,9 @@ pub struct Task {
     /// resumable stream, or the id of a task or a job at the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<ResumePoint>,
+    /// The id of the job that the call started at the server. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<str>>,
     /// A modern server's own state, private to raincheck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<Box<str>>,
@@ -295,6 +298,11 @@ impl Task {
             && !self.is_ended()
             && matches!(self.leg, Leg::Sent(_))
             && self.needs_client()
+    }
+
+    /// Returns `true` if the client may come back to a call that needs it: to its task, or to answer an open question.
+    pub fn client_may_come(&self) -> bool {
+        self.is_wanted() || self.open_questions().next().is_some()
     }
 
     /// Returns `true` if another process can fetch the answer only with credentials of the client.

@@ -134,6 +134,7 @@ fn ended(before: Option<&Task>, task: &Task) {
         caller: task.label.as_deref().unwrap_or_default(),
         caller_hash: &task.caller.short(),
         trace: trace.as_deref().unwrap_or_default(),
+        job: task.job.as_deref().unwrap_or_default(),
         announced: task.announced,
     };
     line.write();

@@ -40,6 +40,7 @@ impl Asking {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
+            | Event::Job(_)
             | Event::Resumable(_)
             | Event::CredentialsRefused
             | Event::Later(_) => return,

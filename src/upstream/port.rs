@@ -230,6 +230,8 @@ pub enum Event {
     Log(Box<RawValue>),
     /// A legacy server asks the client. It waits for [`Control::answer`].
     Question(Question),
+    /// The call started the job of this id.
+    Job(Box<str>),
     /// From now on, [`Control::resume_point`] returns the point from which another replica can fetch the answer.
     Resumable(Keep),
     /// The server does not accept the credentials of the call any more, which runs on there: perhaps another request of its client

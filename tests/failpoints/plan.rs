@@ -60,7 +60,8 @@ impl Plan {
             CreateAfter | SentBefore => (Way::Call, "", End::Lost, (0, 0)),
             // The client is told beside the sending, and bytes may or may not have left the process.
             Answered | SentAfter => (Way::Call, "", End::Lost, (0, 1)),
-            FirstByte => (Way::Call, "", End::Lost, (1, 1)),
+            // Nothing names a job that was only started.
+            FirstByte | JobStarted => (Way::Call, "", End::Lost, (1, 1)),
             // Where to resume is written a moment after the stream began.
             EventProgress => (Way::Call, "", resumed(End::CompletedOrLost), (1, 1)),
             EventLog => (Way::LetGoOn, "log", resumed(stepped), (1, 1)),
@@ -72,6 +73,7 @@ impl Plan {
             EndAfter => (Way::LetGoOn, "", stepped, (1, 1)),
             // Where it cannot be resumed the operator said that it may run again, and it does.
             ClaimAfter | ResumeBefore => (Way::Recovery, "", stepped, rerun(era)),
+            JobStored => (Way::Call, "", End::Completed("the result of a"), (1, 1)),
             Released => (Way::Stop, "", stepped, rerun(era)),
             AnswerCommitted | Delivered => {
                 (Way::Answer, "ask", resumed(End::Completed("Ada")), (1, 1))
@@ -84,6 +86,15 @@ impl Plan {
             runs,
             // A server that lets its streams be resumed does not lose them.
             resumable: point != EventFailed,
+        }
+    }
+
+    /// The tool that is called.
+    pub(crate) fn tool(point: Point) -> &'static str {
+        if matches!(point, JobStarted | JobStored) {
+            "job_start"
+        } else {
+            "steps"
         }
     }
 

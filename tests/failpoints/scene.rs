@@ -16,6 +16,12 @@ use super::support::shape::assert_state;
 use super::support::{Config, Era, PATIENCE, Proxy, Upstream, within};
 
 const SEAL_KEY: &str = "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
+const JOBS: &str = r#"
+start = "job_start"
+status = "job_status"
+result = "job_result"
+poll = { first = "500ms", max = "500ms" }
+"#;
 const SIGABRT: i32 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +53,15 @@ impl Scene {
 
     async fn open(point: Point, store: Store, era: Era) -> Self {
         let plan = Plan::of(point, era);
-        let upstream = Upstream::start(era).await;
+        let upstream = Upstream::with_jobs(era).await;
+        upstream.job_is("a", json!({"status": "done"}));
         if plan.resumable {
             upstream.keep_events();
         }
         let redis = (store == Store::Redis).then(RedisServer::start);
         let config = Config::always()
             .terms(plan.rule(era))
+            .section("[jobs]", JOBS)
             .section("drain", "grace = \"2s\"");
         let config = match &redis {
             None => config.embedded(),
@@ -105,7 +113,10 @@ impl Scene {
     async fn come_to_the_point(&mut self) {
         let client = Client::of(self.victim.address());
         let call = client
-            .calling("steps", json!({"n": 1, "then": self.plan.then}))
+            .calling(
+                Plan::tool(self.point),
+                json!({"n": 1, "then": self.plan.then}),
+            )
             .edit(|message| {
                 message["params"]["_meta"]["io.modelcontextprotocol/logLevel"] = json!("error");
             });
@@ -191,7 +202,7 @@ impl Scene {
             self.assert_end(&end);
         }
         let (least, most) = self.plan.runs;
-        let runs = self.upstream.tally("steps").started;
+        let runs = self.upstream.tally(Plan::tool(self.point)).started;
         assert!(
             (least..=most).contains(&runs),
             "{:?} on {store:?}: the call ran {runs} times",

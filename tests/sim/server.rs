@@ -116,6 +116,7 @@ struct Way {
 /// How far an exchange has come.
 enum Stage {
     Unsent(String),
+    JobStarted(Arc<Run>),
     Begun(Arc<Run>),
     Asked(Arc<Run>),
     Answered(Arc<Run>),
@@ -126,7 +127,11 @@ impl LinkedServer {
     fn exchange(&self, first: Stage) -> Exchange {
         let begun = match &first {
             Stage::Begun(run) => Some(Arc::clone(run)),
-            Stage::Unsent(_) | Stage::Asked(_) | Stage::Answered(_) | Stage::Over => None,
+            Stage::Unsent(_)
+            | Stage::JobStarted(_)
+            | Stage::Asked(_)
+            | Stage::Answered(_)
+            | Stage::Over => None,
         };
         let (begins, run) = watch::channel(begun);
         let (server, link) = (Arc::clone(&self.server), Arc::clone(&self.link));
@@ -163,13 +168,15 @@ async fn step(
             }
             let run = server.run(&key);
             begins.send_replace(Some(Arc::clone(&run)));
-            let event = if run.script.resumable {
-                Event::Resumable(Keep::Soon)
+            Some(if run.is_job() {
+                (Event::Job(run.key.as_str().into()), Stage::JobStarted(run))
+            } else if run.script.resumable {
+                (Event::Resumable(Keep::Soon), Stage::Begun(run))
             } else {
-                Event::Sent
-            };
-            Some((event, Stage::Begun(run)))
+                (Event::Sent, Stage::Begun(run))
+            })
         }
+        Stage::JobStarted(run) => Some((Event::Resumable(Keep::AtOnce), Stage::Begun(run))),
         Stage::Begun(run) if run.script.asks => {
             run.until(run.script.runs_for / 2).await;
             link.alive().await;
@@ -213,6 +220,11 @@ async fn end(run: Arc<Run>, link: &Link) -> (Event, Stage) {
 }
 
 impl Run {
+    /// Half of the calls that can be resumed are jobs.
+    fn is_job(&self) -> bool {
+        self.script.resumable && self.script.runs_for.as_millis().is_multiple_of(2)
+    }
+
     async fn until(&self, after: Duration) {
         let mut cancelled = self.cancelled.subscribe();
         tokio::select! {

@@ -78,6 +78,7 @@ async fn a_job_becomes_a_task_and_its_result_the_result(era: Era) {
         rig.upstream.last_arguments("job_status"),
         json!({"job_id": "a"})
     );
+    rig.proxy.until_said("job=\"a\"", 1).await;
 }
 
 async fn a_result_may_take_longer_than_the_pause_between_checks(era: Era) {

@@ -233,6 +233,7 @@ async fn a_challenge_reaches_the_client() {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
+            | Event::Job(_)
             | Event::Resumable(_)
             | Event::CredentialsRefused
             | Event::Later(_)

@@ -1,5 +1,7 @@
 //! Calls that a legacy server runs as tasks of its own.
 
+use hyper::header::HeaderValue;
+
 use super::*;
 
 const CREATED: &str = r#"{"task":{"taskId":"t1","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":null,"pollInterval":10}}"#;
@@ -36,6 +38,7 @@ async fn it_is_created_waited_for_and_fetched_on_one_session() {
     let server = server(vec![result], vec![state("working", "half way")]).await;
     let upstream = upstream(&server);
     let mut exchange = upstream.begin(Era::Legacy, native_call());
+    resumable(&mut exchange).await;
     let event = next(&mut exchange).await;
     assert!(matches!(event, Event::Progress(p) if p.get().contains("half way")));
     assert_eq!(outcome_of(exchange).await, format!("result {OK}"));
@@ -65,6 +68,18 @@ async fn its_question_is_answered_where_it_is_asked() {
     )
     .await;
     let mut exchange = begin(&server);
+    resumable(&mut exchange).await;
+    assert_asks(exchange, &server).await;
+}
+
+/// Another process can follow the task: the server has made it.
+async fn resumable(exchange: &mut Exchange) {
+    let event = next(exchange).await;
+    assert!(matches!(event, Event::Resumable(_)), "{event:?}");
+}
+
+/// The server asks on the request for the result, and gets the answer.
+async fn assert_asks(mut exchange: Exchange, server: &Server) {
     let Event::Question(question) = next(&mut exchange).await else {
         panic!("no question")
     };
@@ -72,6 +87,62 @@ async fn its_question_is_answered_where_it_is_asked() {
     exchange.control.answer(&question.id, answer).await.unwrap();
     assert_eq!(outcome_of(exchange).await, r#"result {"asked":true}"#);
     assert!(server.last("answer").body.contains("decline"));
+}
+
+/// On its session, with the capabilities of its client: what the server asks there is put to the client.
+#[tokio::test]
+async fn another_process_goes_on_with_it() {
+    let asks = vec![Reply::asks(QUESTION)];
+    let server = server(asks, vec![state("input_required", "")]).await;
+    let mut exchange = begin(&server);
+    resumable(&mut exchange).await;
+    let point = exchange.control.resume_point().unwrap();
+    exchange.control.leave();
+    drop(exchange);
+    let another = upstream(&server);
+    let mut adopted = another
+        .adopt([1; 16], &point, Forwarded::default())
+        .unwrap();
+    adopted.control.hold();
+    resumable(&mut adopted).await;
+    assert_asks(adopted, &server).await;
+    assert_eq!(server.last("tasks/result").header("mcp-session-id"), "s1");
+    assert_eq!(server.count("initialize"), 1);
+    assert_eq!(server.count("tools/call"), 1);
+}
+
+/// A modern server's task needs no session, and the other process shows what the client's request shows.
+#[tokio::test]
+async fn another_process_goes_on_with_the_task_of_a_modern_server() {
+    let created = r#"{"resultType":"task","taskId":"m1","status":"working","pollIntervalMs":10}"#;
+    let server = Server::start(Reply::result(created)).await;
+    let ended =
+        format!(r#"{{"resultType":"complete","taskId":"m1","status":"completed","result":{OK}}}"#);
+    server.on_method("tasks/get", vec![Reply::result(&ended)]);
+    let upstream = upstream(&server);
+    let shown = |token: &'static str| Some(HeaderValue::from_static(token).into());
+    let call = call("t").with_credentials(shown("Bearer old"));
+    let Event::Result(answer) = next(&mut upstream.begin(Era::Modern, call.clone())).await else {
+        panic!("no task")
+    };
+    let mut exchange = upstream.follow(&call, &answer).unwrap();
+    resumable(&mut exchange).await;
+    let point = exchange.control.resume_point().unwrap();
+    assert!(!point.contains("old"));
+    drop(exchange);
+    let from = Forwarded {
+        credentials: shown("Bearer new"),
+        ..Forwarded::default()
+    };
+    let mut adopted = super::upstream(&server)
+        .adopt([1; 16], &point, from)
+        .unwrap();
+    resumable(&mut adopted).await;
+    assert_eq!(outcome_of(adopted).await, format!("result {OK}"));
+    let asked = server.last("tasks/get");
+    assert_eq!(asked.header("authorization"), "Bearer new");
+    assert_eq!(asked.header("mcp-name"), "m1");
+    assert!(asked.body.contains("elicitation"), "{}", asked.body);
 }
 
 #[tokio::test]

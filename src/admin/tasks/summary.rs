@@ -112,6 +112,9 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
         Leg::Parked(_) => "parked",
     };
     put("leg", leg.into());
+    if let Some(job) = &task.job {
+        put("job", json!(job));
+    }
     if let Some(fate) = recovery::fate(task) {
         put("if_lost", fate.into());
     }

@@ -317,6 +317,7 @@ fn last_of(event: Option<Event>) -> Option<Last> {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
+            | Event::Job(_)
             | Event::Resumable(_)
             | Event::CredentialsRefused
             | Event::Later(_),

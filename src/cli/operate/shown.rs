@@ -103,6 +103,7 @@ pub(super) fn shown(task: &Value) -> String {
         "waits_for_client",
         "if_lost",
         "leg",
+        "job",
         "began",
         "created",
         "updated",

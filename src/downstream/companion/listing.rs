@@ -20,7 +20,7 @@ pub(super) async fn list(
     let Some(list) = &by.list_key else {
         return Ok(None);
     };
-    let mut page = proxy.tasks_for(by).page_of(list, None).await?;
+    let mut page = proxy.tasks_of(&by.caller).page_of(list, None).await?;
     // The list is of the caller, and this credential of it may lack the scopes of a tool.
     page.tasks
         .retain(|task| Proxy::lacking_scopes(by, &task.name).is_none());

@@ -101,7 +101,7 @@ impl EventLooker {
             }
             !is_settled
         });
-        let reading = self.proxy.tasks_for(&self.by).reading(places);
+        let reading = self.proxy.tasks_of(&self.by.caller).reading(places);
         tokio::pin!(reading);
         while let Some((_, found)) = reading.next().await {
             if let Some(task) = found? {

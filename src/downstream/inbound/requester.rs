@@ -186,7 +186,7 @@ impl Requester {
         }
     }
 
-    /// What the server gets of the client, for a call that the client made before.
+    /// Returns the part of the request that the server gets, should raincheck have to go on with a call of the client.
     pub(in crate::downstream) fn shows(&self) -> Forwarded {
         Forwarded {
             credentials: self.credentials.clone(),

@@ -174,7 +174,7 @@ fn acknowledgement(
 struct Subscription {
     proxy: Arc<Proxy>,
     caller: Caller,
-    /// What the server gets of the client.
+    /// The part of the client's request that the server gets, should this replica have to go on with a call.
     shown: Forwarded,
     /// The tasks that wait for their client, with the time of the change that the client was sent last.
     awaiting: BTreeMap<TaskId, u64>,
@@ -240,7 +240,7 @@ impl Subscription {
         }
     }
 
-    /// The event with a task's present state. `None`: the task is gone. The stream stays open while the store is
+    /// The event with a task's present state. `None`: the task is gone, or nothing is new. The stream stays open while the store is
     /// away.
     async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
         let tasks = self.proxy.tasks_of(&self.caller).over_stream(&self.shown);

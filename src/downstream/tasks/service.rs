@@ -114,13 +114,13 @@ pub(in crate::downstream) struct CallerTasks<'a> {
     asked_by: Asked<'a>,
 }
 
-/// How the caller asks for its tasks.
+/// The origin of a request for the tasks of a caller.
 #[derive(Clone, Copy)]
 enum Asked<'a> {
-    /// Not at all: raincheck looks.
+    /// No client asks, and no call is taken up.
     Internally,
     By(&'a Requester),
-    /// By a stream that is open. What the server gets of the client that opened it.
+    /// A stream that is open. The part of its client's request that the server gets.
     OverStream(&'a Forwarded),
 }
 
@@ -215,7 +215,10 @@ impl<'a> CallerTasks<'a> {
         {
             span.about(task);
         }
-        polls::polled(task, self.runner.ledger().now_ms());
+        // A stream reads such a task again and again.
+        if !task.waits_for_client() {
+            polls::polled(task, self.runner.ledger().now_ms());
+        }
     }
 
     /// Cancels a task. A call that this replica carries is stopped also while the store is away.

@@ -302,6 +302,7 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         questions: Vec::new(),
         round: 0,
         resume: None,
+        job: None,
         request_state: None,
         status_message: None,
         progress: None,

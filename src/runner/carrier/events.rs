@@ -41,6 +41,7 @@ impl Carrier {
                 hit(Point::EventError);
                 self.on_error(error).await
             }
+            upstream::Event::Job(job) => self.on_job(job).await,
             upstream::Event::Resumable(keep) => self.on_resumable(keep),
             upstream::Event::CredentialsRefused => self.on_credentials_refused().await,
             upstream::Event::Later(pause) => self.on_later(pause),

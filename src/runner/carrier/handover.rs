@@ -9,7 +9,7 @@ use tracing::warn;
 use super::super::admission::Admittance;
 use super::super::{leg, taken_up};
 use super::dispatch::{Dispatch, LegOrigin};
-use super::{Carrier, Flow, RecordedCall, Timer};
+use super::{Audience, Carrier, Flow, RecordedCall, Timer};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::store::ledger::ApplyError;
@@ -60,9 +60,16 @@ impl Carrier {
             && recorded.is_some_and(|recorded| {
                 let task = recorded.task();
                 task.needs_client() && task.is_wanted()
-            });
+            })
+            && !self.has_waiting_client();
         if !can_wait {
             return Flow::Continue;
+        }
+        if let (Some(recorded), Some(credentials)) =
+            (self.stage.recorded(), &self.server.outgoing.credentials)
+        {
+            let taken_up = &self.runner.taken_up;
+            taken_up.refused(recorded.task().id, credentials);
         }
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
@@ -88,6 +95,15 @@ impl Carrier {
                 self.timers.arm(Timer::HandOver, at);
                 Flow::Continue
             }
+        }
+    }
+
+    /// Returns `true` if the client waits on the connection of its call, over which it can show nothing else.
+    fn has_waiting_client(&self) -> bool {
+        match &self.audience {
+            Audience::Client(_) => true,
+            Audience::Maker(maker) => !maker.is_closed(),
+            Audience::RecordReaders => false,
         }
     }
 

@@ -68,6 +68,8 @@ pub(super) struct Carrier {
     timers: Timers,
     progress: PendingProgress,
     pauses: Backoff,
+    /// The id of the job that the call started at the server.
+    job: Option<Box<str>>,
     /// The id of the record, as soon as there is one: it outlives a panic of the carrier.
     task_id: Arc<OnceLock<TaskId>>,
 }
@@ -178,6 +180,7 @@ impl Carrier {
             timers,
             progress: PendingProgress::default(),
             pauses: PAUSES,
+            job: None,
             task_id: Arc::default(),
         })
     }
@@ -243,6 +246,7 @@ impl Carrier {
             dispatch,
             progress: PendingProgress::default(),
             pauses: PAUSES,
+            job: None,
         })
     }
 

@@ -161,6 +161,7 @@ impl Carrier {
             sent_ms: is_sent.then_some(now_ms),
             input_wait_ms: 0,
             resume: None,
+            job: self.job.clone(),
             questions: Vec::new(),
             round: 0,
             request_state: None,

@@ -40,6 +40,22 @@ impl Carrier {
         })
     }
 
+    /// The call started a job at the server. The record that is made later names it from its start, and so does the resume point,
+    /// which must not wait for another commit.
+    pub(super) async fn on_job(&mut self, job: Box<str>) -> Flow {
+        hit(Point::JobStarted);
+        self.job = Some(job.clone());
+        let recorded = self.stage.recorded();
+        if recorded.is_none_or(|recorded| self.resume_point(recorded.task()).is_some()) {
+            return Flow::Continue;
+        }
+        match self.apply(OwnerEvent::JobStarted(job)).await {
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
+            // The id is for operators only.
+            Ok(_) | Err(ApplyError::Gone | ApplyError::Store(_)) => Flow::Continue,
+        }
+    }
+
     /// Another process can carry the call on from here. Arms the commit of that, which a call that ends soon never needs.
     pub(super) fn on_resumable(&mut self, keep: upstream::Keep) -> Flow {
         let now = Instant::now();
@@ -65,7 +81,8 @@ impl Carrier {
         let Some(point) = recorded.and_then(|recorded| self.resume_point(recorded.task())) else {
             return Flow::Continue;
         };
-        match self.apply(OwnerEvent::Resumable(point)).await {
+        let job = self.job.clone();
+        match self.apply(OwnerEvent::Resumable { point, job }).await {
             Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
             // Without the resume point only other replicas cannot carry the call on; this carrier is not
             // affected.
@@ -74,7 +91,13 @@ impl Carrier {
                 self.timers.arm(Timer::ResumePoint, at);
                 Flow::Continue
             }
-            Ok(_) | Err(ApplyError::Gone) => Flow::Continue,
+            Ok(_) => {
+                if self.job.is_some() {
+                    hit(Point::JobStored);
+                }
+                Flow::Continue
+            }
+            Err(ApplyError::Gone) => Flow::Continue,
         }
     }
 

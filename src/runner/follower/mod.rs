@@ -61,7 +61,7 @@ pub(super) enum FollowReason {
 pub(super) struct FollowingClient {
     /// Its capabilities, if it did not make the call. The server knows those of the client that made it.
     declared: Option<Arc<str>>,
-    /// What the server gets of it, should this replica have to go on with the call.
+    /// The part of its request that the server gets, should this replica have to go on with the call.
     shown: Forwarded,
 }
 
@@ -87,7 +87,7 @@ struct CallFollower {
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
     /// The capabilities of a client that did not make the call.
     declared: Option<Arc<str>>,
-    /// What the server gets of the client, should this replica have to go on with the call.
+    /// The part of the client's request that the server gets, should this replica have to go on with the call.
     shown: Forwarded,
     /// The progress that the client received last.
     told: Option<Progress>,

@@ -102,8 +102,13 @@ pub enum OwnerEvent {
     },
     /// The leg has its turn and goes to the server now.
     Dispatched,
-    /// Another process can fetch the answer from this point.
-    Resumable(ResumePoint),
+    /// Another process can fetch the answer from this point. `job`: the id of the job that the call started at the server.
+    Resumable {
+        point: ResumePoint,
+        job: Option<Box<str>>,
+    },
+    /// The call started the job of this id at the server.
+    JobStarted(Box<str>),
     /// The owner shuts down and leaves the call to others.
     Released,
     /// A call with a log can be resumed at the server from this point.
@@ -277,10 +282,8 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             send(task);
             Ok(Some(Effect::Dispatch))
         }
-        OwnerEvent::Resumable(resume) => {
-            task.resume = Some(resume);
-            Ok(None)
-        }
+        OwnerEvent::Resumable { point, job } => Ok(resumable(task, point, job)),
+        OwnerEvent::JobStarted(job) => job_started(task, job),
         // The client that comes back to a call with a log has it carried on, and no finder.
         OwnerEvent::Released if task.log.is_some() || task.needs_client() => orphan(task),
         OwnerEvent::Released => {
@@ -321,6 +324,20 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
         } => Ok(end_by_server(task, outcome, message, last)),
         OwnerEvent::Told => Err(Rejected::Unchanged),
     }
+}
+
+fn resumable(task: &mut Task, point: ResumePoint, job: Option<Box<str>>) -> Option<Effect> {
+    task.resume = Some(point);
+    task.job = job.or_else(|| task.job.take());
+    None
+}
+
+fn job_started(task: &mut Task, job: Box<str>) -> Result<Option<Effect>, Rejected> {
+    if task.job.as_ref() == Some(&job) {
+        return Err(Rejected::Unchanged);
+    }
+    task.job = Some(job);
+    Ok(None)
 }
 
 /// Ends the task for a server that itself ended the call: no replica has to notify the server.
@@ -389,6 +406,7 @@ fn queue(task: &mut Task) {
     }
     // The next run has its own point to resume from, and counts its progress from the start.
     task.resume = None;
+    task.job = None;
     task.progress = None;
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         sent_ms: None,
         input_wait_ms: 0,
         resume: None,
+        job: None,
         questions: Vec::new(),
         round: 0,
         request_state: None,
@@ -183,10 +184,13 @@ impl Symbol {
                 failure: task.failure(Reason::OwnerLost),
             },
             Self::Told => owner(OwnerEvent::Told),
-            Self::Resumable => owner(OwnerEvent::Resumable(ResumePoint {
-                sealed: "sealed".into(),
-                needs_client: false,
-            })),
+            Self::Resumable => owner(OwnerEvent::Resumable {
+                point: ResumePoint {
+                    sealed: "sealed".into(),
+                    needs_client: false,
+                },
+                job: None,
+            }),
             Self::Release => owner(OwnerEvent::Released),
             Self::Adopt => claimed(task, TakeoverMode::Resume),
             Self::Rerun => claimed(task, TakeoverMode::Dispatch),

@@ -50,6 +50,8 @@ pub struct TaskEndLine<'l> {
     pub caller_hash: &'l str,
     /// The trace of the call, where it is recorded.
     pub trace: &'l str,
+    /// The id of the job that the call started at the server.
+    pub job: &'l str,
     /// `true` if a client was notified of the task.
     pub announced: bool,
 }
@@ -97,6 +99,9 @@ impl TaskEndLine<'_> {
         fields.quoted("caller", self.caller);
         fields.quoted("caller_hash", self.caller_hash);
         fields.quoted("trace", self.trace);
+        if !self.job.is_empty() {
+            fields.quoted("job", self.job);
+        }
         fields.flag("announced", self.announced);
         let end = match form {
             LineForm::Text | LineForm::Coloured => "\n",
@@ -233,6 +238,7 @@ mod tests {
             caller: "",
             caller_hash: "0af76519",
             trace: "",
+            job: "",
             announced: true,
         };
         let strange = TaskEndLine {
@@ -253,5 +259,13 @@ mod tests {
                 assert_eq!(without_time(&written), as_event(form, &line));
             }
         }
+        let mut out = GatheredLines::default();
+        let of_job = TaskEndLine {
+            job: "j \"1\"",
+            ..plain
+        };
+        of_job.add(&mut out, LineForm::Json, 0);
+        let written = String::from_utf8(out.bytes).unwrap();
+        assert!(written.contains(r#""job":"j \"1\"""#), "{written}");
     }
 }

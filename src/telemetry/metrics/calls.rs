@@ -10,6 +10,7 @@ pub struct CallMetrics {
     pub clocks: IntGaugeVec,
     pub duration: HistogramVec,
     pub failed: IntCounterVec,
+    pub remote_checks: IntCounterVec,
     pub refusals: IntCounterVec,
 }
 
@@ -43,6 +44,13 @@ impl CallMetrics {
                 "raincheck_calls_failed_total",
                 "Calls that raincheck itself answered with a failure, by its reason and effect (errors.md).",
                 &["tool", "reason", "effect"],
+            ),
+            remote_checks: list.counters(
+                "raincheck_remote_task_checks_total",
+                "Requests for the state of a task or a job that the server runs for a call, by what came of it: `state` (the state), \
+                 `failed` (no answer, or an error), `gone` (not known now), `refused` (no such task), `unauthorized` (other \
+                 credentials are wanted).",
+                &["outcome"],
             ),
             refusals: list.counters(
                 "raincheck_refusals_total",

@@ -67,7 +67,7 @@ impl TaskMetrics {
             ),
             releases: list.counter(
                 "raincheck_releases_total",
-                "Tasks that this replica left to others when it drained.",
+                "Tasks that this replica left to others when it drained, or to the next request of their client.",
             ),
             recoveries: list.counters(
                 "raincheck_recoveries_total",

@@ -16,3 +16,4 @@ pub(super) const TASK: Key = Key::new("raincheck.task.id");
 pub(super) const OUTCOME: Key = Key::new("raincheck.outcome");
 pub(super) const REASON: Key = Key::new("raincheck.reason");
 pub(super) const EFFECT: Key = Key::new("raincheck.effect");
+pub(super) const JOB: Key = Key::new("raincheck.job.id");

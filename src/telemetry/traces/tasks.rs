@@ -51,6 +51,9 @@ fn spans<'s>(
     call.say(&keys::OUTCOME, outcome);
     call.say(&keys::REASON, reason);
     call.say(&keys::EFFECT, effect);
+    if let Some(job) = &task.job {
+        call.say(&keys::JOB, job);
+    }
     call.count("raincheck.owners", task.fence.0);
     if task.attempts > 0 {
         call.count("raincheck.attempts", u64::from(task.attempts));

@@ -244,6 +244,7 @@ impl Upstream {
                 Event::Sent
                 | Event::Progress(_)
                 | Event::Log(_)
+                | Event::Job(_)
                 | Event::Resumable(_)
                 | Event::CredentialsRefused
                 | Event::Later(_) => {}

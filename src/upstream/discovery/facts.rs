@@ -420,6 +420,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
         | Event::Progress(_)
         | Event::Log(_)
         | Event::Question(_)
+        | Event::Job(_)
         | Event::Resumable(_)
         | Event::CredentialsRefused
         | Event::Later(_)

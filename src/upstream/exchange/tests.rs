@@ -76,6 +76,7 @@ async fn told(script: Vec<ScriptedAnswer>) -> Vec<&'static str> {
         Event::Sent
         | Event::Log(_)
         | Event::Question(_)
+        | Event::Job(_)
         | Event::Resumable(_)
         | Event::CredentialsRefused
         | Event::Error(_) => "what no script says",

@@ -95,6 +95,7 @@ function facts(task, isEnded) {
     ["Replica", task.waits_for_client ? "none: it waits for the next request of its client" : task.replica],
     ["If that is lost", IF_LOST[task.if_lost]],
     ["At the server", { queued: "not yet: it waits for its turn", sent: "sent", parked: "waits for the answer" }[task.leg]],
+    ["Job", task.job && el("code", {}, task.job)],
     ["Attempts", task.attempts > 1 ? `${task.attempts}` : undefined],
     ["Owners", task.owners > 1 ? `${task.owners}: other replicas had it before` : undefined],
     ["Client", task.announced ? undefined : "has not heard of the task"],

@@ -54,7 +54,7 @@ pub(super) async fn wait_for(
 struct ResultStream {
     proxy: Arc<Proxy>,
     caller: Caller,
-    /// What the server gets of the client.
+    /// The part of the client's request that the server gets, should this replica have to go on with a call.
     shown: Forwarded,
     key: Option<SessionKey>,
     /// The client reads more than the answer.

@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::backoff::Backoff;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
+use crate::telemetry::metrics::METRICS;
 use crate::unfold::Unfold;
 use crate::upstream::exchange::remote_task::followed::FollowedTask;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
@@ -138,7 +139,8 @@ impl<C: TaskCodec> RemoteTask<C> {
         };
         self.control.set(|at| at.id = Some(Arc::clone(&created.id)));
         self.control.turned.notify_one();
-        let mut ready = VecDeque::new();
+        let job = self.requests.codec.job(&created.id);
+        let mut ready: VecDeque<Event> = job.into_iter().map(Event::Job).collect();
         if self.control.resume_point().is_some() {
             ready.push_back(Event::Resumable(C::KEEP));
         }
@@ -445,6 +447,8 @@ impl<C: TaskCodec> Unfold for Polls<C> {
             }
             None => TaskCheck::Refused,
         };
+        let checks = &METRICS.calls.remote_checks;
+        checks.with_label_values(&[polled.word()]).inc();
         self.interval = match &polled {
             TaskCheck::State(state) => state
                 .interval

@@ -1,4 +1,4 @@
-//! What is known of a task that is followed, and what an answer to the request for its result means then.
+//! The state of a task that is followed, and the meaning of the answers to the request for its result.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -48,7 +48,9 @@ impl FollowedTask {
         is_final: impl Fn(&Event) -> bool,
     ) -> Option<Event> {
         match event {
-            Some(Event::Resumable(_) | Event::Sent | Event::CredentialsRefused) => None,
+            Some(Event::Job(_) | Event::Resumable(_) | Event::Sent | Event::CredentialsRefused) => {
+                None
+            }
             Some(Event::Error(ref error)) if is_unauthorized(error) && !self.is_refused => {
                 self.fetching = None;
                 self.is_refused = true;

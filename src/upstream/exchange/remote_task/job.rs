@@ -302,6 +302,10 @@ impl TaskCodec for JobTools {
         marked(&fetched, &id, Meaning::Done)
     }
 
+    fn job(&self, id: &str) -> Option<Box<str>> {
+        Some(as_text(&id_of(id)).into())
+    }
+
     fn moves_at_once(&self) -> bool {
         true
     }

@@ -33,7 +33,7 @@ pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest)
 struct LegacyTaskPoint {
     legacy_task: Box<str>,
     session: SessionHandover,
-    /// What was declared for the client.
+    /// The capabilities that were declared for the client.
     capabilities: Arc<str>,
 }
 

@@ -134,6 +134,11 @@ trait TaskCodec: Clone + Send + Sync + 'static {
         None
     }
 
+    /// The id of the job that the task is, for operators.
+    fn job(&self, _id: &str) -> Option<Box<str>> {
+        None
+    }
+
     /// Returns `true` if another process follows the task as well as this one does, if one can.
     fn moves_at_once(&self) -> bool {
         false
@@ -188,6 +193,19 @@ enum TaskCheck {
     Failed,
 }
 
+impl TaskCheck {
+    /// The word by which the checks are counted.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::State(_) => "state",
+            Self::Refused => "refused",
+            Self::Gone => "gone",
+            Self::Unauthorized => "unauthorized",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// A state of a task.
 #[derive(Default)]
 struct TaskState {
@@ -229,6 +247,7 @@ impl RemoteAnswer {
                     Event::Progress(_)
                     | Event::Log(_)
                     | Event::Question(_)
+                    | Event::Job(_)
                     | Event::Resumable(_)
                     | Event::CredentialsRefused
                     | Event::Later(_)

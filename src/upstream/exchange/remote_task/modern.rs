@@ -33,7 +33,7 @@ pub(in crate::upstream) fn follow(
 #[derive(Serialize, Deserialize)]
 struct ModernTaskPoint {
     modern_task: Box<str>,
-    /// What was declared for the client.
+    /// The capabilities that were declared for the client.
     capabilities: Arc<str>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct CallResumePoint {
     pub(super) request: RequestId,
     /// The last event taken.
     pub(super) event: String,
-    /// What was declared for the client.
+    /// The capabilities that were declared for the client.
     pub(super) capabilities: String,
 }
 

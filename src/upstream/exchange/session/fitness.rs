@@ -24,6 +24,7 @@ impl Fitness {
             | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
+            | Event::Job(_)
             | Event::Resumable(_)
             | Event::CredentialsRefused
             | Event::Later(_)

@@ -34,7 +34,7 @@ impl SessionCall {
         self.has_told_resumable
     }
 
-    /// Requests the rest of a stream that was cut, until the server has it, or refuses the credentials for the first time.
+    /// Requests the rest of a stream that was cut, until the server has it, or refuses the client's credentials for the first time.
     pub(super) async fn resume(
         &self,
         event_id: &HeaderValue,
@@ -71,7 +71,9 @@ impl SessionCall {
                 }
                 ResponseKind::Later(later) => reconnect.asked(Some(later.pause)),
                 ResponseKind::Error(_) | ResponseKind::Refused { .. }
-                    if status == StatusCode::UNAUTHORIZED && !is_refused =>
+                    if status == StatusCode::UNAUTHORIZED
+                        && self.request.credentials.is_some()
+                        && !is_refused =>
                 {
                     return Ok(StreamRead::Unauthorized);
                 }

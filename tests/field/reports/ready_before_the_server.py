@@ -9,7 +9,7 @@ Verdict: Not ready until the server has answered once, over HTTP as for a progra
 import threading
 import time
 
-from house import free_port, http, until
+from house import answers, free_port, http, until
 from servers import STDIO, LegacyServer
 
 
@@ -17,6 +17,8 @@ def test(field):
     port, probes = free_port(), free_port()
     config = f'[admin]\nprobes = "127.0.0.1:{probes}"\n'
     field.raincheck("--upstream", f"http://127.0.0.1:{port}/mcp", config=config)
+    # raincheck takes requests a moment before it answers probes.
+    until("probes are answered", lambda: answers(probes))
     until("only the server is missing", lambda: '"missing":["upstream"]' in http(probes, "GET", path="/readyz").text.replace(" ", ""), 5)
     for _ in range(5):
         ready = http(probes, "GET", path="/readyz")
@@ -31,6 +33,7 @@ def test(field):
     slow = field.write("slow.py", "import time\ntime.sleep(3)\n" + STDIO)
     begin = time.monotonic()
     field.raincheck("--", "python3", slow, config=f'[admin]\nprobes = "127.0.0.1:{probes}"\n')
+    until("probes are answered", lambda: answers(probes))
     assert http(probes, "GET", path="/readyz").status == 503
     until("it is ready", lambda: http(probes, "GET", path="/readyz").status == 200, 15)
     assert time.monotonic() - begin >= 3

@@ -178,7 +178,7 @@ impl Sentinel {
         let directory = TempDir::new();
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 1000\n",
             directory.path().display(),
             port = port.number(),
         );

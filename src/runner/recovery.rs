@@ -120,8 +120,8 @@ impl Runner {
         }
     }
 
-    /// Has the call of a task that awaits its client carried on by this replica, with what the server gets of `from`, a request of
-    /// that client. Returns the task as it is then; unchanged, if this replica cannot do it now.
+    /// Claims a task that waits for its client, and carries its call on here. `from`: the part of a request of that client that the
+    /// server gets. Returns the task as it is then; unchanged, if this replica cannot do it now.
     pub async fn take_up(self: &Arc<Self>, loaded: Loaded, from: Forwarded) -> Loaded {
         let task = &loaded.task;
         let Some(credentials) = &from.credentials else {
@@ -245,12 +245,7 @@ impl Runner {
 
     /// Opens the exchange of a call that still runs. Dropped before it is held, the exchange leaves no trace
     /// at the server.
-    pub(super) fn adopt(
-        &self,
-        task: &Task,
-        point: Option<String>,
-        from: Forwarded,
-    ) -> Option<Exchange> {
+    fn adopt(&self, task: &Task, point: Option<String>, from: Forwarded) -> Option<Exchange> {
         self.upstream.adopt(*task.caller.as_bytes(), &point?, from)
     }
 

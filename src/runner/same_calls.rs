@@ -18,7 +18,7 @@ use crate::task::gave_up::is_time_of_clock;
 const END_FOLLOWS: Duration = Duration::from_millis(50);
 
 /// The number of places. Calls that share a place count as the same call, which costs one of them [`END_FOLLOWS`] at most, and
-/// only at a time of a clock: with a thousand calls that run at the same time, one new call in a hundred.
+/// only at a time of a clock.
 const PLACES: u64 = 32_768;
 
 /// The calls that run in this process.

@@ -184,11 +184,11 @@ mod tests {
         for finder in [PATIENT, SEALED_OUT] {
             assert_eq!(decide(&task, finder), lost(SideEffect::Unknown));
         }
-        let no = Task {
+        let must_fail = Task {
             on_owner_lost: OnOwnerLost::Fail,
             ..task.clone()
         };
-        assert_eq!(decide(&no, HERE), lost(SideEffect::Unknown));
+        assert_eq!(decide(&must_fail, HERE), lost(SideEffect::Unknown));
         // Without credentials no replica can cancel the call at the server.
         let cancelled = Task {
             outcome: Some(Outcome::Cancelled),

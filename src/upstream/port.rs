@@ -82,8 +82,9 @@ impl UpstreamRequest {
         self.credentials.is_some() || self.query.is_some() || forward::may_identify(&self.headers)
     }
 
-    /// Returns `true` if another process can fetch the rest of the answer: without what the server may identify the client by, or
-    /// with the credentials that another request of the client brings along. Other headers of that request need not be the same.
+    /// Returns `true` if another process can fetch the rest of the answer: the request has nothing by which the server may identify
+    /// the client, or only its credentials, which a later request of the client has, too. A later request need not have the other
+    /// headers of this one.
     pub fn can_move(&self) -> bool {
         !self.is_personal() || self.credentials.is_some() && !forward::may_identify(&self.headers)
     }

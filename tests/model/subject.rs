@@ -43,11 +43,12 @@ struct Known {
     stale: Loaded,
 }
 
-fn resume_point() -> ResumePoint {
-    ResumePoint {
+fn resumable() -> OwnerEvent {
+    let point = ResumePoint {
         sealed: "sealed".into(),
         needs_client: false,
-    }
+    };
+    OwnerEvent::Resumable { point, job: None }
 }
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -178,10 +179,7 @@ impl Subject {
             Op::Cancel => TaskEvent::Cancel { reason: None },
             Op::Tick => TaskEvent::Tick,
             Op::Announce => TaskEvent::Announced,
-            Op::Resumable => owner(OwnerEvent::Resumable {
-                point: resume_point(),
-                job: None,
-            }),
+            Op::Resumable => owner(resumable()),
             Op::Release => owner(OwnerEvent::Released),
             Op::Repeat => owner(OwnerEvent::Repeated),
             Op::Resume { by } => claimed(by, TakeoverMode::Resume),

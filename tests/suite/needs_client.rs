@@ -64,6 +64,17 @@ impl Scene {
         self.issuer.token("alice")
     }
 
+    /// After the death of the replica that carried a call of Alice's, with that call's task and the token that it came with.
+    async fn orphaned(kind: Kind) -> (Self, Task, String) {
+        let mut scene = Self::start(kind).await;
+        let token = scene.alice();
+        let task = scene.call(&scene.pair.at_a().named(&*token), "a").await;
+        scene.pair.until_resumable(&task).await;
+        scene.pair.a.kill();
+        scene.pair.b.until_said(WAITS, 1).await;
+        (scene, task, token)
+    }
+
     async fn call(&self, client: &Client, name: &str) -> Task {
         let (tool, arguments) = match self.kind {
             Kind::Stream => ("held", json!({"nonce": name})),
@@ -121,12 +132,7 @@ async fn until_ready(proxy: &Proxy) {
 #[tokio::test]
 async fn after_the_death_of_its_owner_a_call_waits_for_its_client() {
     for kind in KINDS {
-        let mut scene = Scene::start(kind).await;
-        let token = scene.alice();
-        let task = scene.call(&scene.pair.at_a().named(&*token), "a").await;
-        scene.pair.until_resumable(&task).await;
-        scene.pair.a.kill();
-        scene.pair.b.until_said(WAITS, 1).await;
+        let (scene, task, token) = Scene::orphaned(kind).await;
         let before = scene.pair.upstream.received().len();
 
         // Another caller brings no credentials for it.
@@ -161,7 +167,7 @@ async fn a_drain_leaves_a_call_to_its_client() {
         scene.pair.until_resumable(&task).await;
         assert!(scene.pair.a.stop().await.success());
         assert!(scene.pair.a.log().contains(WAITS), "{kind:?}");
-        // It ends at the server while nobody looks.
+        // The call ends at the server before any replica follows it again.
         scene.finish("a");
         let alice = scene.pair.at_b().named(scene.alice());
         alice.until(&task, "completed").await;
@@ -193,13 +199,7 @@ async fn a_token_that_ends_ends_no_call() {
 #[tokio::test]
 async fn a_call_that_waits_is_cancelled_at_the_server() {
     for kind in KINDS {
-        let mut scene = Scene::start(kind).await;
-        let task = scene
-            .call(&scene.pair.at_a().named(scene.alice()), "a")
-            .await;
-        scene.pair.until_resumable(&task).await;
-        scene.pair.a.kill();
-        scene.pair.b.until_said(WAITS, 1).await;
+        let (scene, task, _) = Scene::orphaned(kind).await;
         let alice = scene.pair.at_b().named(scene.alice());
         alice.cancel(&task).await.assert_acknowledged();
         alice.until(&task, "cancelled").await;
@@ -273,6 +273,22 @@ async fn an_open_stream_carries_the_call_on() {
         assert!(sent < 12, "{kind:?}: {sent} events");
         assert_eq!((scene.runs(), scene.cancels()), (1, 0), "{kind:?}");
     }
+}
+
+/// A stream that stays open has only the token that it was opened with. The call does not wait for that.
+#[tokio::test]
+async fn a_renewed_token_counts_beside_a_stream_with_one_that_ended() {
+    let (scene, task, _) = Scene::orphaned(Kind::Job(Era::Legacy)).await;
+    let ended = scene.alice();
+    scene.pair.upstream.refuse(&ended);
+    let _stream = scene.pair.at_b().named(&*ended).listen(&[&task]).await;
+    scene.pair.b.until_said(WAITS, 2).await;
+    let alice = scene.pair.at_b().named(scene.alice());
+    assert_eq!(alice.get(&task).await["status"], "working");
+    scene.pair.b.until_said(CARRIED_ON, 2).await;
+    scene.finish("a");
+    alice.until(&task, "completed").await;
+    assert_eq!((scene.runs(), scene.cancels()), (1, 0));
 }
 
 /// A header by which the server may know its client is stored nowhere, and no other request need have it.

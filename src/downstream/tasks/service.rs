@@ -143,7 +143,7 @@ impl Proxy {
 }
 
 impl<'a> CallerTasks<'a> {
-    /// The tasks, asked for over a stream. `shown`: what the server gets of the client that opened it.
+    /// The same tasks, read for an open stream. `shown`: the part of its client's request that the server gets.
     pub(in crate::downstream) fn over_stream(self, shown: &'a Forwarded) -> Self {
         Self {
             asked_by: Asked::OverStream(shown),
@@ -174,7 +174,7 @@ impl<'a> CallerTasks<'a> {
         }
     }
 
-    /// The task, whose call this replica carries on if it can.
+    /// Carries the call of the task on here, if this replica can. Returns the task as it is then.
     async fn taken_up(self, loaded: Loaded) -> Loaded {
         let shown = match self.asked_by {
             Asked::Internally => return loaded,

@@ -52,7 +52,7 @@ pub(super) enum FollowReason {
         client: Option<FollowingClient>,
         running: Option<RunningCall>,
     },
-    /// It came back with answers. What the server gets of it.
+    /// It came back with answers, in a request of which the server gets this part.
     Retry(Forwarded),
 }
 
@@ -285,7 +285,7 @@ impl CallFollower {
         }
     }
 
-    /// Has a call that waits for its client carried on, with what this client shows.
+    /// Carries a call on that waits for its client, if this client shows credentials.
     async fn take_up(&mut self) {
         if !self.loaded.task.waits_for_client() {
             return;

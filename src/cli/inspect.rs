@@ -12,6 +12,7 @@ use crate::app::diagnose::diagnose;
 use crate::app::upstream_settings;
 use crate::config::{Config, Wrapped};
 use crate::mcp::json::Object;
+use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
@@ -27,10 +28,18 @@ pub(super) struct Inspection {
     pub(super) capabilities: Vec<String>,
     /// The address to which the server redirected.
     pub(super) redirected: Option<String>,
-    /// Names, sorted.
-    pub(super) tools: Vec<String>,
+    pub(super) tools: Arc<Tools>,
     /// The time that a program took to start and to answer the discovery.
     pub(super) started_in: Option<Duration>,
+}
+
+impl Inspection {
+    /// The names of the server's tools, sorted.
+    pub(super) fn tool_names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.tools.names().map(str::to_owned).collect();
+        names.sort_unstable();
+        names
+    }
 }
 
 /// Asks the wrapped server, without credentials and without a caller's name.
@@ -77,8 +86,6 @@ async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
     } else {
         Arc::default()
     };
-    let mut tools: Vec<_> = tools.names().map(str::to_owned).collect();
-    tools.sort_unstable();
     let server = discovered.server_info.as_ref().and_then(|info| {
         let info = Object::parse(info.get()).ok()?;
         let version = info.get_str("version").unwrap_or_default();
@@ -135,7 +142,10 @@ mod tests {
         assert_eq!(found.era, Era::Legacy);
         assert_eq!(found.server.as_deref(), Some("slow-server 1.0"));
         assert_eq!(found.capabilities, ["tools"]);
-        assert_eq!(found.tools, ["ask_name", "build_report", "sleep_forever"]);
+        assert_eq!(
+            found.tool_names(),
+            ["ask_name", "build_report", "sleep_forever"]
+        );
     }
 
     #[tokio::test]

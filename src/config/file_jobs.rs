@@ -12,13 +12,17 @@ use crate::jobs::words::Meaning;
 use crate::jobs::{JobPolls, Lives, PollUnit};
 
 /// A tool that starts jobs, and the tools about them.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Job {
+    #[serde(deserialize_with = "optional")]
+    pub(super) preset: Option<String>,
     #[serde(deserialize_with = "shape")]
     pub(super) start: Option<Value>,
     #[serde(deserialize_with = "shape")]
     pub(super) set: Option<Value>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) key: Option<String>,
     #[serde(deserialize_with = "shape")]
     pub(super) id: Option<Value>,
     #[serde(deserialize_with = "shape")]
@@ -60,7 +64,7 @@ pub(super) struct Job {
     pub(super) hide: bool,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenAcceptor {
     #[serde(rename = "where", deserialize_with = "shape")]
@@ -73,7 +77,7 @@ pub(super) struct WrittenAcceptor {
     pub(super) means: Option<Meaning>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenPolls {
     #[serde(deserialize_with = "scalar")]

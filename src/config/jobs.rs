@@ -7,6 +7,7 @@ use regex_lite::Regex;
 use serde_json::{Map, Value};
 
 use super::file_jobs::{Job, WrittenAcceptor, WrittenPolls};
+use super::presets;
 use super::problem::Problem;
 use crate::jobs::document::JobSource;
 use crate::jobs::words::{Acceptor, JobWords, Meaning, WordTest};
@@ -18,9 +19,19 @@ use crate::task::job_rules::{JobRules, JobStart};
 const POLL_MIN: Duration = Duration::from_millis(500);
 
 pub(super) fn jobs(written: Vec<Job>) -> Result<JobRules, Problem> {
-    let entries = written.into_iter().enumerate();
-    let checked = entries.map(|(place, job)| entry(&Entry(format!("jobs.{place}")), job));
-    checked.collect::<Result<Vec<_>, _>>().map(JobRules::new)
+    let mut rules = Vec::new();
+    for (place, job) in written.into_iter().enumerate() {
+        let at = Entry(format!("jobs.{place}"));
+        let name = match &job.preset {
+            Some(preset) => format!("[[jobs]] #{} ({preset})", place + 1),
+            None => format!("[[jobs]] #{}", place + 1),
+        };
+        let entries = presets::entries(job).map_err(|(setting, text)| at.refused(setting, text))?;
+        for job in entries {
+            rules.push(entry(&at, &name, job)?);
+        }
+    }
+    Ok(JobRules::new(rules))
 }
 
 /// An entry, as errors name it.
@@ -115,7 +126,7 @@ impl Entry {
         self.refused(setting, text)
     }
 
-    fn start(&self, written: Option<Value>, hides: bool) -> Result<JobStart, Problem> {
+    fn start(&self, place: &str, written: Option<Value>, hides: bool) -> Result<JobStart, Problem> {
         let missing = r#"not set; name the tool that starts jobs: start = "start_export""#;
         let (names, arguments) = match written {
             None => return Err(self.refused("start", missing)),
@@ -136,6 +147,7 @@ impl Entry {
             return Err(self.refused("start", missing));
         }
         Ok(JobStart {
+            place: place.into(),
             globs,
             arguments,
             hides,
@@ -189,8 +201,8 @@ fn without_status(at: &Entry, setting: &str, helper: &Helper) -> Result<(), Prob
     Ok(())
 }
 
-fn entry(at: &Entry, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
-    let start = at.start(job.start, job.hide)?;
+fn entry(at: &Entry, place: &str, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
+    let start = at.start(place, job.start, job.hide)?;
     let set = match job.set {
         None => Map::new(),
         Some(Value::Object(members)) => members,
@@ -199,6 +211,13 @@ fn entry(at: &Entry, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
             return Err(at.refused("set", text));
         }
     };
+    let key = job.key.map(String::into_boxed_str);
+    if key.as_ref().is_some_and(|key| set.contains_key(&**key)) {
+        return Err(at.refused(
+            "key",
+            "is an argument of set, too: each call has a key of its own",
+        ));
+    }
     let status = at.helper("status", job.status)?.ok_or_else(|| {
         let text = r#"not set; name the tool that reports on a job: status = "get_export""#;
         at.refused("status", text)
@@ -231,6 +250,7 @@ fn entry(at: &Entry, job: Job) -> Result<(JobStart, Arc<JobRule>), Problem> {
     let acceptors = job.acceptors.into_iter().map(|it| at.acceptor(it));
     let rule = JobRule {
         set,
+        key,
         id: at.source("id", job.id)?,
         status,
         state: at.source("state", job.state)?,

@@ -31,6 +31,7 @@ mod log_format;
 mod notify;
 mod otel;
 mod port;
+pub mod presets;
 mod problem;
 mod public;
 mod query;

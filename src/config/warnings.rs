@@ -2,6 +2,8 @@
 
 use super::duration::duration_text;
 use super::settings::Config;
+use crate::jobs::job_call::JobCall;
+use crate::mcp::tools::Tools;
 use crate::task::policy::{Mode, Rule, Rules};
 
 /// The warnings, each with its subject.
@@ -60,26 +62,25 @@ pub fn without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = St
     })
 }
 
-/// Warns of rules for jobs that are off: the server lacks a tool of theirs.
-pub fn jobs_without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = String> {
-    let entries = rules.jobs().entries().enumerate();
+/// Warns of rules for jobs that do not fit the server: they are off, or name arguments that a tool lacks.
+pub fn unfit_jobs(rules: &Rules, tools: &Tools) -> impl Iterator<Item = String> {
+    let entries = rules.jobs().entries();
+    // A server without tools, or one that was not reached, says nothing about the rules.
     let entries = entries.filter(|_| !tools.is_empty());
-    entries.filter_map(|(place, (start, rule))| {
-        let place = place + 1;
-        let is_listed = |name: &str| tools.iter().any(|tool| tool == name);
-        if !tools
-            .iter()
-            .any(|tool| start.globs.iter().any(|glob| glob.is_match(tool)))
-        {
-            return Some(format!(
-                "[[jobs]] #{place}: the server has no tool that start names"
-            ));
+    entries.filter_map(|(start, rule)| {
+        let place = &start.place;
+        let mut starts = tools.names().filter(|tool| start.names(tool)).peekable();
+        if starts.peek().is_none() {
+            return Some(format!("{place}: the server has no tool that start names"));
         }
-        let missing = rule.helpers().find(|helper| !is_listed(&helper.tool))?;
-        Some(format!(
-            "[[jobs]] #{place} is off: the server has no tool {:?}",
-            missing.tool
-        ))
+        starts.find_map(|tool| {
+            let call = match JobCall::of(rule, tool, |name| tools.get(name)) {
+                Ok(call) => call,
+                Err(why) => return Some(format!("{place} is off for {tool:?}: {why}")),
+            };
+            let (tool, argument) = call.unknown_arguments(tool, tools).next()?;
+            Some(format!("{place}: {tool:?} has no argument {argument:?}"))
+        })
     })
 }
 

@@ -22,20 +22,20 @@ pub enum HelperUse {
 }
 
 impl JobCall {
-    /// Returns the `params` of the start, with the arguments that the rule sets and the client leaves out. Those of the client keep
-    /// their bytes. `None`: nothing changes.
+    /// Returns the `params` of the start, with the arguments that the rule sets and the client leaves out, and the key of the call.
+    /// Those of the client keep their bytes. `None`: nothing changes.
     pub fn start_params(&self, params: &str) -> Option<String> {
         let given = Object::parse(params).ok()?;
         let arguments = given.get("arguments").map_or("{}", RawValue::get);
         let members = Object::parse(arguments).ok()?;
-        let missing = self
-            .rule
-            .set
-            .iter()
-            .filter(|(name, _)| !members.contains(name));
-        let with_missing = missing.fold(None, |text: Option<String>, (name, value)| {
+        let fixed = self.rule.set.iter();
+        let fixed = fixed.map(|(name, value)| (name.as_str(), value.to_string()));
+        let key = self.rule.key.as_deref().zip(self.key.as_deref());
+        let key = key.map(|(name, key)| (name, Value::from(key).to_string()));
+        let missing = fixed.chain(key).filter(|(name, _)| !members.contains(name));
+        let with_missing = missing.fold(None, |text: Option<String>, (name, json)| {
             let text = text.as_deref().unwrap_or(arguments);
-            Some(prepend(text, name, &value.to_string()))
+            Some(prepend(text, name, &json))
         });
         set(params, "arguments", &with_missing?).ok()
     }
@@ -234,6 +234,7 @@ mod tests {
             JobResult::Status | JobResult::Pointer(_) => HelperFacts::default(),
         };
         JobCall {
+            key: None,
             status: facts(&rule.status, status),
             result,
             cancel: HelperFacts::default(),
@@ -364,6 +365,18 @@ mod tests {
         );
         assert_eq!(start(r#"{"n":1,"wait":null}"#), None);
         assert_eq!(start("[]"), None);
+        let keyed = JobRule {
+            key: Some("token".into()),
+            ..JobRule::default()
+        };
+        let keyed = call(keyed, &[]).with_key(|| "k".to_owned());
+        let start =
+            |arguments: &str| keyed.start_params(&format!(r#"{{"arguments":{arguments}}}"#));
+        assert_eq!(
+            start("{}").as_deref(),
+            Some(r#"{"arguments":{"token":"k"}}"#)
+        );
+        assert_eq!(start(r#"{"token":"mine"}"#), None);
         assert!(call(JobRule::default(), &[]).start_params("{}").is_none());
     }
 }

@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::document::JobSource;
 use crate::jobs::id_argument::{id_argument, says_where_id_goes};
 use crate::jobs::{Helper, JobResult, JobRule};
-use crate::mcp::tools::{Tool, ToolArgument};
+use crate::mcp::tools::{Tool, ToolArgument, Tools};
 
 /// A rule with the known facts about its tools: all that a call needs to follow its job, on any replica.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobCall {
     pub rule: Arc<JobRule>,
+    /// The value of the argument that the rule names as its key, the same for each time that the start of this call is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<Box<str>>,
     pub(crate) status: HelperFacts,
     #[serde(default)]
     pub(crate) result: HelperFacts,
@@ -38,6 +42,8 @@ pub enum UnfitRule {
         "no argument of {0:?} but those of the start takes an id: say in its arguments where {{id}} goes"
     )]
     NoId(Arc<str>),
+    #[error("{0:?} has no argument {1:?}, which key names")]
+    NoKey(Box<str>, Box<str>),
 }
 
 impl JobCall {
@@ -48,6 +54,12 @@ impl JobCall {
         tool: impl Fn(&str) -> Option<&'t Tool>,
     ) -> Result<Self, UnfitRule> {
         let own = tool(start).map_or(&[][..], |start| &start.arguments);
+        // A tool whose arguments are not listed takes any.
+        if let Some(key) = rule.key.as_ref().filter(|_| !own.is_empty())
+            && own.iter().all(|it| it.name != *key)
+        {
+            return Err(UnfitRule::NoKey(start.into(), key.clone()));
+        }
         let facts = |helper: &Helper| {
             let known = tool(&helper.tool);
             let known = known.ok_or_else(|| UnfitRule::NoTool(Arc::clone(&helper.tool)))?;
@@ -71,9 +83,41 @@ impl JobCall {
         let cancel = rule.cancel.as_ref().map(facts).transpose()?;
         Ok(Self {
             rule: Arc::clone(rule),
+            key: None,
             status,
             result,
             cancel: cancel.unwrap_or_default(),
+        })
+    }
+
+    /// Gives the call a key, if the rule names an argument for it.
+    #[must_use]
+    pub fn with_key(mut self, key: impl FnOnce() -> String) -> Self {
+        self.key = self.rule.key.is_some().then(|| key().into());
+        self
+    }
+
+    /// Returns the arguments that the rule names and a tool of the server lacks, each with its tool. `start`: the tool that starts
+    /// the job.
+    pub fn unknown_arguments<'j>(
+        &'j self,
+        start: &'j str,
+        tools: &'j Tools,
+    ) -> impl Iterator<Item = (&'j str, &'j str)> {
+        let set = self.rule.set.keys().map(String::as_str);
+        let client = match &self.rule.id {
+            Some(JobSource::Argument(name)) => Some(&**name),
+            Some(JobSource::Pointer(_) | JobSource::Text(_)) | None => None,
+        };
+        let of_start = set.chain(client).map(move |name| (start, name));
+        let helpers = self.rule.helpers().flat_map(|helper| {
+            let names = helper.arguments.keys();
+            names.map(|name| (&*helper.tool, name.as_str()))
+        });
+        of_start.chain(helpers).filter(|(tool, name)| {
+            let listed = tools.get(tool).map_or(&[][..], |tool| &tool.arguments);
+            // A tool whose arguments are not listed takes any.
+            !listed.is_empty() && listed.iter().all(|it| &*it.name != *name)
         })
     }
 }

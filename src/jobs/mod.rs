@@ -15,6 +15,7 @@ pub mod document;
 mod id_argument;
 pub mod job_call;
 pub mod reading;
+pub mod suggested;
 pub mod words;
 
 /// A `[[jobs]]` entry but for the tools that it applies to.
@@ -23,6 +24,9 @@ pub mod words;
 pub struct JobRule {
     /// Arguments of the start, where the client gives none of that name.
     pub set: Map<String, Value>,
+    /// The argument of the start by which the server recognizes a start that is sent again. Each call gets a value of its own
+    /// there, where the client gives none.
+    pub key: Option<Box<str>>,
     /// The job's id in the answer of the start. `None`: the member with the name of the status tool's argument, or else `id`.
     pub id: Option<JobSource>,
     pub status: Helper,
@@ -110,6 +114,7 @@ impl Default for JobRule {
     fn default() -> Self {
         Self {
             set: Map::new(),
+            key: None,
             id: None,
             status: Helper::default(),
             state: None,

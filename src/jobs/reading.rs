@@ -302,6 +302,7 @@ mod tests {
     fn the_success_of_a_start_is_not_that_of_its_job() {
         let start = |rule: JobRule, structured: Value| {
             let call = JobCall {
+                key: None,
                 rule: std::sync::Arc::new(rule),
                 status: HelperFacts::default(),
                 result: HelperFacts::default(),

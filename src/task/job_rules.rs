@@ -12,11 +12,20 @@ use crate::mcp::tools::Tools;
 /// The calls that start jobs of one rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobStart {
+    /// The place of the rule in the configuration, for people.
+    pub place: Box<str>,
     pub globs: Vec<Glob>,
     /// The arguments that such a call has. Empty: any.
     pub arguments: Map<String, Value>,
     /// The other tools of the rule are not listed.
     pub hides: bool,
+}
+
+impl JobStart {
+    /// Returns `true` if calls of this tool may start jobs of the rule.
+    pub fn names(&self, tool: &str) -> bool {
+        self.globs.iter().any(|glob| glob.is_match(tool))
+    }
 }
 
 /// All rules for job tools. Of two rules for one call the first applies.
@@ -41,8 +50,7 @@ impl JobRules {
         let applies = |start: &JobStart| {
             let mut wanted = start.arguments.iter();
             let given = |name: &str| arguments.and_then(|all| all.get(name));
-            start.globs.iter().any(|glob| glob.is_match(tool))
-                && wanted.all(|(name, value)| given(name) == Some(value))
+            start.names(tool) && wanted.all(|(name, value)| given(name) == Some(value))
         };
         let mut entries = self.0.iter();
         entries
@@ -52,8 +60,7 @@ impl JobRules {
 
     /// Returns `true` if calls of this tool may start jobs.
     pub fn may_start(&self, tool: &str) -> bool {
-        let mut globs = self.0.iter().flat_map(|(start, _)| &start.globs);
-        globs.any(|glob| glob.is_match(tool))
+        self.0.iter().any(|(start, _)| start.names(tool))
     }
 
     /// Returns `true` if calls of this tool may start jobs that can be followed at a server with these tools.
@@ -79,8 +86,7 @@ impl JobRules {
         tools: &'r Tools,
     ) -> impl Iterator<Item = &'r (JobStart, Arc<JobRule>)> {
         self.0.iter().filter(move |(start, rule)| {
-            let is_start = start.globs.iter().any(|glob| glob.is_match(tool));
-            is_start && JobCall::of(rule, tool, |name| tools.get(name)).is_ok()
+            start.names(tool) && JobCall::of(rule, tool, |name| tools.get(name)).is_ok()
         })
     }
 

@@ -21,6 +21,11 @@ in_both_eras!(
     a_check_that_fails_is_not_the_end_of_the_job,
     a_job_that_nobody_knows_any_more_is_lost,
     a_job_that_gives_no_sign_is_lost,
+    a_server_that_is_away_for_a_while_loses_no_job,
+    a_busy_server_is_asked_again,
+    a_status_tool_may_take_its_time,
+    two_starts_may_name_one_job,
+    a_start_with_a_key_is_sent_again,
     an_answer_without_a_job_is_the_result,
     the_rule_sets_what_the_client_leaves_out,
     the_list_says_that_the_result_comes_by_itself,
@@ -266,6 +271,108 @@ fn assert_lost(state: &Value) {
     assert_eq!(error["data"]["io.raincheck/effect"], "unknown");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("job a"), "{message}");
+}
+
+/// A rule with all the patience of the defaults.
+async fn patient(era: Era) -> Rig {
+    let upstream = Upstream::with_jobs(era).await;
+    let rule = RULE.replace(r#", lost_after = "3s""#, "");
+    let config = Config::auto("20s").section("[jobs]", &rule);
+    let proxy = config.start(&upstream.url()).await;
+    Rig { proxy, upstream }
+}
+
+async fn a_server_that_is_away_for_a_while_loses_no_job(era: Era) {
+    let rig = patient(era).await;
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.until_started("job_status").await;
+    let address = rig.upstream.address();
+    drop(rig.upstream);
+    rig.proxy.until_said("Connection refused", 1).await;
+    assert_eq!(client.get(&task).await["status"], "working");
+    let upstream = Upstream::with_jobs_at(era, address).await;
+    upstream.job_is("a", json!({"status": "done", "answer": 42}));
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["structuredContent"]["answer"], 42);
+}
+
+async fn a_busy_server_is_asked_again(era: Era) {
+    let rig = patient(era).await;
+    let client = rig.client();
+    let task = start(&client).await;
+    rig.upstream.until_started("job_status").await;
+    let before = rig.upstream.tally("job_status").started;
+    rig.upstream.end_calls_with(429);
+    // More often than one check asks a busy server.
+    let asked = |it: Tally| it.started > before + 3;
+    rig.upstream.until("job_status", "asked", asked).await;
+    assert_eq!(client.get(&task).await["status"], "working");
+    rig.upstream.end_calls_with(0);
+    rig.upstream.job_is("a", json!({"status": "done"}));
+    client.until(&task, "completed").await;
+    assert_eq!(rig.upstream.tally("job_start").started, 1);
+}
+
+async fn a_status_tool_may_take_its_time(era: Era) {
+    let rig = patient(era).await;
+    let client = rig.client();
+    rig.upstream.job_is("status is held", json!("a"));
+    let slow = start(&client).await;
+    rig.upstream.until_started("job_status").await;
+    let quick = client.call("job_start", json!({"name": "b"})).await;
+    let quick = quick.into_task();
+    let checked = |it: Tally| it.started > 4;
+    rig.upstream.until("job_status", "started", checked).await;
+    rig.upstream.job_is("b", json!({"status": "done"}));
+    client.until(&quick, "completed").await;
+    let checks = rig.upstream.all_arguments("job_status");
+    let slow_checks = checks.iter().filter(|it| it["job_id"] == "a").count();
+    assert_eq!(slow_checks, 1);
+    rig.upstream.job_is("a", json!({"status": "done"}));
+    rig.upstream.release("job_status");
+    client.until(&slow, "completed").await;
+}
+
+async fn two_starts_may_name_one_job(era: Era) {
+    let rig = rig(era, "").await;
+    let client = rig.client();
+    let (one, other) = (start(&client).await, start(&client).await);
+    assert_ne!(one.id, other.id);
+    rig.upstream.job_is("a", json!({"status": "done"}));
+    for task in [one, other] {
+        client.until(&task, "completed").await;
+    }
+}
+
+async fn a_start_with_a_key_is_sent_again(era: Era) {
+    let upstream = Upstream::with_jobs(era).await;
+    let config = Config::always()
+        .section("[jobs]", &format!("{RULE}key = \"token\""))
+        .section("upstream", "shared = true")
+        .store(&format!("seal_key = {SEAL_KEY:?}"));
+    let mut pair = Pair::of(upstream, config).await;
+    pair.upstream.job_is("start is held", json!(true));
+    let task = start(&pair.at_a()).await;
+    pair.upstream.until_started("job_start").await;
+    pair.a.kill();
+    let again = |it: Tally| it.started == 2;
+    pair.upstream
+        .until("job_start", "started again", again)
+        .await;
+    pair.upstream.release("job_start");
+    pair.upstream.job_is("a", json!({"status": "done"}));
+    pair.at_b().until(&task, "completed").await;
+    let starts = pair.upstream.all_arguments("job_start");
+    assert_eq!(starts[0]["token"], starts[1]["token"]);
+    assert_eq!(starts[0]["token"].as_str().unwrap().len(), 36);
+    // The key of a client stays, and another call has another one.
+    let given = json!({"name": "b", "token": "mine"});
+    pair.at_b().call("job_start", given.clone()).await;
+    pair.upstream.job_is("b", json!({"status": "done"}));
+    let third = |it: Tally| it.started == 3;
+    pair.upstream.until("job_start", "started", third).await;
+    assert_eq!(pair.upstream.last_arguments("job_start"), given);
 }
 
 async fn an_answer_without_a_job_is_the_result(era: Era) {

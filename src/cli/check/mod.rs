@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::client::client;
 use self::credentials::credentials;
+use self::jobs::SuggestedJob;
 use self::learned::{clocks, learned};
 use self::sealing::sealing;
 use self::webhooks::told;
@@ -16,7 +17,7 @@ use super::process::runtime;
 use super::stdout::print;
 use super::table::{short, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
-use crate::config::warnings::{jobs_without_tools, name, warnings, without_tools};
+use crate::config::warnings::{name, unfit_jobs, warnings, without_tools};
 use crate::config::{
     CompanionUse, Config, Location, TelemetrySettings, TransportChoice, Wrapped, duration_text,
     size_text,
@@ -148,17 +149,19 @@ fn report(
         })
         .collect();
     let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
-    let found_tools = inspection.map_or(&[][..], |found| &found.tools);
-    let further = warnings(config).chain(found_warnings(config, inspection.ok()));
+    let names = inspection.map_or_else(|_| Vec::new(), Inspection::tool_names);
+    let further = warnings(config).chain(found_warnings(config, &names, inspection.ok()));
     rows.extend(further.chain(without_traces).map(warn));
     let mut text = table(&rows);
-    let tools = tool_rows(&config.rules, found_tools);
+    let tools = tool_rows(&config.rules, &names);
+    let suggested = inspection.map_or_else(|_| Vec::new(), |found| jobs::suggested(config, found));
     if inspection.is_ok() {
         text.push('\n');
         text.push_str(&tools_text(&tools));
+        text.push_str(&jobs::text(&suggested));
     }
     Report {
-        json: as_json(good, &rows, &tools),
+        json: as_json(good, &rows, &tools, &suggested),
         text,
         good,
     }
@@ -216,7 +219,12 @@ fn capabilities(found: &Inspection) -> String {
     }
 }
 
-fn as_json(good: bool, rows: &[[String; 3]], tools: &[[String; 8]]) -> Value {
+fn as_json(
+    good: bool,
+    rows: &[[String; 3]],
+    tools: &[[String; 8]],
+    suggested: &[SuggestedJob],
+) -> Value {
     let findings: Vec<Value> = rows
         .iter()
         .map(|[verdict, subject, text]| json!({"verdict": verdict, "subject": subject, "text": text}))
@@ -232,7 +240,11 @@ fn as_json(good: bool, rows: &[[String; 3]], tools: &[[String; 8]]) -> Value {
         .map(|row| row.map(|(name, cell)| (name.to_owned(), cell)).collect())
         .map(Value::Object)
         .collect();
-    json!({"good": good, "findings": findings, "tools": tools})
+    let jobs: Vec<Value> = suggested
+        .iter()
+        .map(|it| json!({"rule": it.rule, "reason": it.reason}))
+        .collect();
+    json!({"good": good, "findings": findings, "tools": tools, "suggested_jobs": jobs})
 }
 
 fn limited(limit: Limit, of: &str) -> String {
@@ -331,11 +343,14 @@ fn named(found: &Inspection) -> String {
 /// Returns warnings where the server's answers differ from the operator's probable expectation.
 fn found_warnings(
     config: &Config,
+    names: &[String],
     found: Option<&Inspection>,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let tools = found.map_or(&[][..], |found| &found.tools);
-    let without = without_tools(&config.rules, tools).map(|text| ("tools", text));
-    let jobs = jobs_without_tools(&config.rules, tools).map(|text| ("jobs", text));
+    let without = without_tools(&config.rules, names).map(|text| ("tools", text));
+    let jobs = found.into_iter().flat_map(|found| {
+        let unfit = unfit_jobs(&config.rules, &found.tools);
+        unfit.map(|text| ("jobs", text))
+    });
     without.chain(jobs).chain(found.and_then(redirected))
 }
 
@@ -412,6 +427,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 8]> {
 
 mod client;
 mod credentials;
+mod jobs;
 mod large_results;
 mod learned;
 mod sealing;

@@ -1,6 +1,11 @@
 //! What the report says.
 
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
 use super::*;
+use crate::mcp::tools::Tools;
 
 /// The report of a configuration without `auth`.
 fn report(
@@ -32,6 +37,13 @@ fn config(environment: &[(&str, &str)]) -> Config {
     load(&flags, &pairs).unwrap()
 }
 
+fn listed(tools: &str) -> Arc<Tools> {
+    let page = RawValue::from_string(format!(r#"{{"tools":{tools}}}"#)).unwrap();
+    let mut tools = Tools::default();
+    tools.add_page(&page).unwrap();
+    Arc::new(tools)
+}
+
 fn inspection() -> Inspection {
     Inspection {
         era: Era::Legacy,
@@ -39,7 +51,7 @@ fn inspection() -> Inspection {
         server: Some("slow-server 1.0".into()),
         capabilities: vec!["tools".into(), "logging".into()],
         redirected: None,
-        tools: vec!["build".into(), "greet\u{1b}[2J".into()],
+        tools: listed(r#"[{"name": "greet\u001b[2J"}, {"name": "build"}]"#),
         started_in: None,
     }
 }
@@ -266,7 +278,7 @@ fn long_windows_are_said_and_limits_shown() {
 #[test]
 fn a_server_without_tools_is_no_failure() {
     let found = Inspection {
-        tools: Vec::new(),
+        tools: Arc::default(),
         ..inspection()
     };
     let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));

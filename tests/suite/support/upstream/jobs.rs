@@ -17,7 +17,12 @@ pub(super) fn tools() -> Vec<Value> {
     vec![
         tool(
             "job_start",
-            json!({"name": {"type": "string"}, "region": {"type": "string"}, "wait": {"type": "boolean"}}),
+            json!({
+                "name": {"type": "string"},
+                "region": {"type": "string"},
+                "token": {"type": "string"},
+                "wait": {"type": "boolean"},
+            }),
             &[],
         ),
         tool("job_status", job(), &["job_id"]),
@@ -33,7 +38,12 @@ pub(super) fn tools() -> Vec<Value> {
 impl Upstream {
     /// A server with job tools.
     pub(crate) async fn with_jobs(era: super::Era) -> Self {
-        let upstream = Self::start(era).await;
+        Self::with_jobs_at(era, ([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// The same, at the address of one that is gone.
+    pub(crate) async fn with_jobs_at(era: super::Era, address: std::net::SocketAddr) -> Self {
+        let upstream = Self::start_at(era, address).await;
         upstream
             .shared
             .has_jobs
@@ -49,12 +59,17 @@ impl Upstream {
 
     /// The arguments of the last call of that tool.
     pub(crate) fn last_arguments(&self, tool: &str) -> Value {
+        self.all_arguments(tool).pop().unwrap_or_default()
+    }
+
+    /// The arguments of all calls of that tool.
+    pub(crate) fn all_arguments(&self, tool: &str) -> Vec<Value> {
         let received = self.shared.received.borrow();
-        let calls = received.iter().rev().map(super::Received::json);
-        let mut calls = calls.filter(|message| message["params"]["name"] == tool);
+        let calls = received.iter().map(super::Received::json);
+        let calls = calls.filter(|message| message["params"]["name"] == tool);
         calls
-            .next()
-            .map_or(Value::Null, |mut call| call["params"]["arguments"].take())
+            .map(|mut call| call["params"]["arguments"].take())
+            .collect()
     }
 }
 
@@ -65,16 +80,24 @@ impl Call {
         let said = |job: &str| shared.jobs.lock().unwrap().get(job).cloned();
         Some(match self.name.as_str() {
             "job_start" => {
+                if said("start is held").is_some() {
+                    shared.released("job_start").await;
+                }
                 let name = self.arguments["name"].as_str().unwrap_or("a");
                 let started =
                     said("start").unwrap_or_else(|| json!({"job_id": name, "status": "QUEUED"}));
                 self.document(&started)
             }
-            "job_status" => match said(job) {
-                Some(Value::Null) => out_of_order(),
-                Some(answer) => self.document(&answer),
-                None => self.document(&json!({"status": "running"})),
-            },
+            "job_status" => {
+                if said("status is held").is_some_and(|held| held == job) {
+                    shared.released("job_status").await;
+                }
+                match said(job) {
+                    Some(Value::Null) => out_of_order(),
+                    Some(answer) => self.document(&answer),
+                    None => self.document(&json!({"status": "running"})),
+                }
+            }
             "job_result" => {
                 if said("result is held").is_some() {
                     shared.released("job_result").await;

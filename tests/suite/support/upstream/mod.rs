@@ -400,7 +400,8 @@ impl Upstream {
         let _ = self.shared.news.0.send(method);
     }
 
-    /// From now on every call runs to its end, and is answered with this status and nothing else.
+    /// From now on every call runs to its end, and is answered with this status and nothing else. 429: it may come again in a second.
+    /// 0: calls are answered as usual again.
     pub(crate) fn end_calls_with(&self, status: u16) {
         self.shared.call_status.store(status, Ordering::Relaxed);
     }
@@ -474,7 +475,12 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
             tally.started += 1;
             tally.finished += 1;
         });
-        return http::empty(status);
+        let mut response = http::empty(status);
+        if status == 429 {
+            let headers = response.headers_mut();
+            headers.insert("retry-after", hyper::http::HeaderValue::from_static("1"));
+        }
+        return response;
     }
     let takes_sessions = shared.takes_sessions.load(Ordering::Relaxed);
     let version = parts.headers.get("mcp-protocol-version");

@@ -8,6 +8,7 @@ use hyper::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::warn;
+use uuid::Uuid;
 
 use super::super::idempotency::{claim_of, has_key, is_retry};
 use super::super::requester::Requester;
@@ -215,7 +216,7 @@ fn task(
     let claim = claim_of(request, intent.key, by, rule)?;
     let mut terms = terms(name, rule, NOW, intent, by, facts);
     terms.claim = claim;
-    terms.job = job;
+    terms.start_job(job);
     terms.rule.retention_ms = retention_ms(wish, rule);
     Ok(CallDecision::Run(Box::new(terms)))
 }
@@ -298,7 +299,7 @@ fn call(
     let plan = if facts.is_late { NOW } else { plan };
     let mut terms = terms(name, rule, plan, intent, by, facts);
     terms.claim = claim;
-    terms.job = job;
+    terms.start_job(job);
     terms.answer_at = answer_at;
     terms.announce = ticket.map_or(Announce::Task, Announce::Ticket);
     Ok(CallDecision::Run(Box::new(terms)))
@@ -327,7 +328,7 @@ fn job(name: &str, request: &Request<'_>, facts: &CallFacts<'_>) -> Option<Optio
     }
     let job = JobCall::of(rule, name, |tool| tools.get(tool));
     Some(match job {
-        Ok(job) => Some(Arc::new(job)),
+        Ok(job) => Some(Arc::new(job.with_key(|| Uuid::new_v4().to_string()))),
         Err(why) => {
             warn!(tool = name, error = %why, "a rule of [[jobs]] is off");
             None

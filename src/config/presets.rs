@@ -104,3 +104,62 @@ fn starts<'t>(rules: &JobRules, tools: &'t Tools) -> Option<Vec<&'t str>> {
     }
     Some(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::recorded;
+
+    #[test]
+    fn each_preset_fits_the_tools_that_its_server_listed() {
+        let lists = recorded::all();
+        let presets = presets();
+        assert!(presets.len() >= 20, "{}", presets.len());
+        for preset in presets {
+            let Preset { name, package, .. } = preset;
+            let rules = jobs::jobs(preset.jobs).unwrap();
+            let mut of_package = lists.iter().filter(|(_, list)| {
+                list["package"] == *package
+                    && preset.versions.split(", ").any(|it| list["version"] == *it)
+            });
+            let (_, list) = of_package.next().expect(&package);
+            let tools = recorded::tools(list);
+            for (start, rule) in rules.entries() {
+                let starts: Vec<_> = tools.names().filter(|tool| start.names(tool)).collect();
+                assert!(
+                    !starts.is_empty(),
+                    "{name}: no tool starts {:?}",
+                    rule.status
+                );
+                for tool in starts {
+                    let call = JobCall::of(rule, tool, |name| tools.get(name)).expect(&name);
+                    let unknown: Vec<_> = call.unknown_arguments(tool, &tools).collect();
+                    assert!(unknown.is_empty(), "{name}: {unknown:?}");
+                }
+            }
+            let mut fitting = presets_that_fit(&tools);
+            assert!(fitting.any(|fitting| fitting.name == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_preset_takes_pauses_and_hides_and_nothing_else() {
+        let job = |text: &str| -> Job { Figment::from(Toml::string(text)).extract().unwrap() };
+        let first = presets().remove(0).name;
+        let preset = format!("preset = {first:?}\n");
+        let with = format!("{preset}hide = true\npoll = {{ first = \"9s\" }}");
+        for entry in entries(job(&with)).unwrap() {
+            assert!(entry.hide && entry.poll.first.as_secs() == 9);
+        }
+        let (setting, text) = entries(job(&format!("{preset}start = \"a\""))).unwrap_err();
+        assert!(
+            setting == "preset" && text.contains("write the entry out"),
+            "{text}"
+        );
+        let (_, text) = entries(job("preset = \"nobody\"")).unwrap_err();
+        assert!(
+            text.contains("there are") && text.contains(&first),
+            "{text}"
+        );
+    }
+}

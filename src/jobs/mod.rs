@@ -15,6 +15,8 @@ pub mod document;
 mod id_argument;
 pub mod job_call;
 pub mod reading;
+#[cfg(test)]
+pub(crate) mod recorded;
 pub mod suggested;
 pub mod words;
 

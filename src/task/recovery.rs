@@ -82,6 +82,9 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
     }
 }
 
+/// The fate of a call that no other replica carries on.
+pub const FAILS: &str = "fails";
+
 /// Returns what becomes of a call whose replica is lost, in a word, if another replica reaches the server. `None`: the call has
 /// ended.
 pub fn fate(task: &Task) -> Option<&'static str> {
@@ -101,7 +104,7 @@ pub fn fate(task: &Task) -> Option<&'static str> {
         RecoveryStep::Fail(_)
         | RecoveryStep::Wait
         | RecoveryStep::Tell
-        | RecoveryStep::Untellable => "fails",
+        | RecoveryStep::Untellable => FAILS,
     })
 }
 

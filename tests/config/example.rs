@@ -12,7 +12,7 @@ fn the_example_file_is_the_defaults() {
 }
 
 /// Settings that stand in place of others of the example, or that it explains where they cannot be.
-const IN_PLACE_OF_OTHERS: [&str; 10] = [
+const IN_PLACE_OF_OTHERS: [&str; 11] = [
     "secret_file = ",
     "secret_previous_file = ",
     "url_file = ",
@@ -23,6 +23,7 @@ const IN_PLACE_OF_OTHERS: [&str; 10] = [
     "env_files = ",
     "rules_file = ",
     "rules = ",
+    "preset = ",
 ];
 
 /// The example with its comments that are settings, but for the lines that `of_another` names: a

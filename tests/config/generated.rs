@@ -1,12 +1,15 @@
-//! The parts of the documents that are made from the program: docs/configuration.md, docs/errors.md and
+//! The parts of the documents that are made from the program: docs/configuration.md, docs/errors.md, docs/jobs.md and
 //! docs/metrics.md.
 //!
 //! `RAINCHECK_RENEW=1 cargo test --test config generated` writes them anew.
 
 use std::fmt::Write as _;
 
+use figment::Figment;
+use figment::providers::{Format as _, Toml};
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::telemetry::metrics::METRICS;
+use serde_json::Value;
 
 #[test]
 fn the_page_of_settings_is_the_example_file() {
@@ -38,6 +41,45 @@ fn the_page_of_metrics_lists_what_is_served() {
         let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {} |", metric.help);
     }
     is_in_page("metrics.md", &table);
+}
+
+#[test]
+fn the_page_of_jobs_lists_the_presets() {
+    let mut table = String::from(
+        "| preset | server, and the version that it was compared with | starts | compared how |\n|---|---|---|---|\n",
+    );
+    for preset in presets() {
+        let text = |key: &str| preset[key].as_str().unwrap().to_owned();
+        let jobs = preset["jobs"].as_array().unwrap().iter();
+        let starts = jobs.flat_map(|job| match &job["start"] {
+            Value::Array(all) => all.iter().map(|it| it.as_str().unwrap()).collect(),
+            Value::String(one) => vec![&**one],
+            with_arguments => vec![with_arguments["tool"].as_str().unwrap()],
+        });
+        let starts: Vec<String> = starts.map(|start| format!("`{start}`")).collect();
+        let how = match &*text("verified") {
+            "fake API" => "jobs run through the server, with an API of our own behind it",
+            "source" => "its list of tools, and its source",
+            other => panic!("verified = {other:?}"),
+        };
+        let _ = writeln!(
+            table,
+            "| `{}` | `{}` {} | {} | {how}, {} |",
+            text("name"),
+            text("package"),
+            text("versions"),
+            starts.join(", "),
+            text("date"),
+        );
+    }
+    is_in_page("jobs.md", &table);
+}
+
+fn presets() -> Vec<Value> {
+    let text = include_str!("../../src/config/presets.toml");
+    Figment::from(Toml::string(text))
+        .extract_inner("preset")
+        .unwrap()
 }
 
 const BEGIN: &str = "<!-- generated";

@@ -1,10 +1,10 @@
-// Servers written by others whose tools start jobs, ask for them and cancel them (jobs/table.mjs), behind raincheck with `[[jobs]]`, in
+// Servers written by others whose tools start jobs, ask for them and cancel them (jobs/table.mjs), behind raincheck with its preset, in
 // front of a fake of the service in which the jobs run. A client with Tasks makes a job of each kind, and one without waits. The fake
 // ends jobs when the test says so, and counts: whatever becomes of a job, it is started once.
 // `node jobs.mjs SERVER..` runs some.
 
 import assert from "node:assert/strict";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
@@ -18,7 +18,7 @@ const LIMIT = { timeout: 120_000 };
 /** Raincheck starts a server twice, and some need half a minute for it where both cores are busy. */
 const START = { timeout: 180_000 };
 const QUIET = { DO_NOT_TRACK: "1", FASTMCP_CHECK_FOR_UPDATES: "off" };
-/** Each rule is tested as it is, but for the time between the checks. */
+/** Each preset is tested as it is, but for the time between the checks. */
 const POLL = 'poll = { first = "500ms", max = "500ms", lost_after = "2m" }';
 const TASKS = '[tasks]\npoll_interval = "200ms"\n';
 const JOB = "io.raincheck/job";
@@ -260,8 +260,7 @@ function follow(row) {
 async function wrap(row, service) {
   const dir = `${SCRATCH}/${row.is.replaceAll(/\W+/g, "-")}`;
   await mkdir(dir);
-  const rule = await readFile(row.rule, "utf8");
-  await writeFile(`${dir}/raincheck.toml`, `${TASKS}${rule.replaceAll("[[jobs]]", `[[jobs]]\n${POLL}`)}`);
+  await writeFile(`${dir}/raincheck.toml`, `${TASKS}[[jobs]]\npreset = "${row.preset}"\n${POLL}\n`);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}/mcp`;
   const settings = ["--config", `${dir}/raincheck.toml`, "--listen", `127.0.0.1:${port}`, "--store", `redb:${dir}/tasks.redb`];

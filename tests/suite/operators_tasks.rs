@@ -63,6 +63,8 @@ async fn tasks_are_listed_shown_and_cancelled(era: Era) {
     assert_eq!(ids(&all), [&*held.id, &*done.id], "the newest first: {all}");
     assert_eq!(all["counts"]["working"], 1, "{all}");
     assert_eq!(all["counts"]["completed"], 1, "{all}");
+    // Nothing of a call in front of this server can be fetched by another process.
+    assert_eq!(all["fail_if_lost"], 1, "{all}");
     let open = page(&operators, "/tasks?state=open&tool=held").await;
     assert_eq!(ids(&open), [&*held.id]);
     let none = page(&operators, "/tasks?state=open&tool=echo").await;

@@ -21,6 +21,7 @@ use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
+use crate::task::recovery;
 use crate::task::state::{Status, Task};
 use crate::telemetry::recent;
 use crate::upstream::Forwarded;
@@ -114,6 +115,8 @@ impl OperatorTasks {
             let count = tasks.iter().filter(|task| task.status() == status).count();
             counts.insert(status.word().into(), count.into());
         }
+        let fails = |task: &&Task| recovery::fate(task) == Some(recovery::FAILS);
+        let fail_if_lost = tasks.iter().filter(fails).count();
         tasks.retain(|task| query.has_state(task));
         query.order(&mut tasks);
         let (total, limit) = (tasks.len(), query.limit());
@@ -123,6 +126,7 @@ impl OperatorTasks {
         Ok(json!({
             "now": crate::task::view::rfc3339(now_ms),
             "counts": counts,
+            "fail_if_lost": fail_if_lost,
             "total": total,
             "next_offset": (next < total).then_some(next),
             "partial": is_partial,

@@ -68,12 +68,13 @@ fn of_group(group: &JobGroup<'_>) -> SuggestedJob {
             let _ = writeln!(rule, "{key} = {value}");
         }
     }
-    let reason = format!(
-        "{} looks like a report on a job that {} starts: it takes {}",
-        cleaned(group.status),
-        cleaned(&group.starts.join(", ")),
-        cleaned(group.id_argument)
-    );
+    let (status, id) = (cleaned(group.status), cleaned(group.id_argument));
+    let reason = if group.is_any_start {
+        format!("{status} reports on any job by its {id}: keep as start what is answered with one")
+    } else {
+        let starts = cleaned(&group.starts.join(", "));
+        format!("{status} reports on something by its {id}, which {starts} may be answered with")
+    };
     SuggestedJob { rule, reason }
 }
 

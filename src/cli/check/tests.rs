@@ -331,3 +331,56 @@ fn what_is_sealed_and_under_which_key_is_said() {
     let memory = ("RAINCHECK_STORE__URL", "memory:");
     assert!(said(&[memory], OtherReplicas::Keyless).is_none());
 }
+
+#[test]
+fn tools_that_look_like_those_of_a_job_are_said_and_no_rule_is_applied() {
+    let argument = |name: &str| {
+        format!(
+            r#""inputSchema": {{"properties": {{"{name}": {{"type": "string"}}}}, "required": ["{name}"]}}"#
+        )
+    };
+    let tools = format!(
+        r#"[{{"name": "start_export", {}}}, {{"name": "get_export_status", {}}}, {{"name": "cancel_export", {}}}]"#,
+        argument("table"),
+        argument("export_id"),
+        argument("export_id"),
+    );
+    let found = Inspection {
+        tools: listed(&tools),
+        ..inspection()
+    };
+    let said = |config: &Config| report(config, None, Ok(FileState::Free), Ok(&found));
+    let first = said(&config(&[]));
+    let rule = "# [[jobs]]\n# start = \"start_export\"\n# status = \"get_export_status\"\n# cancel = \"cancel_export\"\n";
+    assert!(first.text.ends_with(rule), "{}", first.text);
+    assert!(first.text.contains("No rule applies by itself"));
+    let suggested = &first.json["suggested_jobs"][0];
+    assert!(suggested["reason"].as_str().unwrap().contains("export_id"));
+    // With the rule, there is nothing to suggest, and what is wrong with it is said.
+    let with = |more: &str| {
+        let rule = rule.replace("# ", "");
+        from_file(&format!(
+            "upstream.url = 'http://127.0.0.1:8000/mcp'\n{rule}{more}"
+        ))
+    };
+    let taken = said(&with(""));
+    assert!(!taken.text.contains("[[jobs]]"), "{}", taken.text);
+    assert_eq!(taken.json["suggested_jobs"], json!([]));
+    for (more, warned) in [
+        (
+            "set = { wait = false }",
+            r#"[[jobs]] #1: "start_export" has no argument "wait""#,
+        ),
+        ("key = \"token\"", r#"has no argument "token""#),
+        (
+            "result = { tool = \"no_tool\" }",
+            r#"the server has no tool "no_tool""#,
+        ),
+    ] {
+        let text = said(&with(more)).text;
+        assert!(
+            text.contains("warn  jobs") && text.contains(warned),
+            "{text}"
+        );
+    }
+}

@@ -32,6 +32,9 @@ pub(super) fn listed(page: &Value) -> String {
     let counts = counts.into_iter().flatten();
     let counts = counts.map(|(state, count)| format!("{count} {state}"));
     let _ = writeln!(out, "\n  {}", counts.collect::<Vec<_>>().join(", "));
+    if let Some(fail @ 1..) = at(page, "fail_if_lost").as_u64() {
+        let _ = writeln!(out, "  {fail} would fail if their replica were lost");
+    }
     if let Some(next) = at(page, "next_offset").as_u64() {
         let total = at(page, "total");
         let _ = writeln!(
@@ -213,12 +216,12 @@ mod tests {
             "replica": "web-0", "caller": "11223344", "reason": "owner_lost", "effect": "unknown",
             "outcome": "failed", "announced": true, "questions": 0,
         });
-        let page = json!({"tasks": [task], "counts": {"failed": 1}, "total": 1, "partial": false});
+        let page = json!({"tasks": [task], "counts": {"failed": 1}, "fail_if_lost": 2, "total": 1, "partial": false});
         assert_eq!(
             listed(&page),
             "  id        state   tool    age  replica  caller    remarks\n  \
                0a1b2c3d  failed  bu\u{fffd}ild  2m   web-0    11223344  owner_lost, effect unknown\n\n  \
-               1 failed\n"
+               1 failed\n  2 would fail if their replica were lost\n"
         );
     }
 }

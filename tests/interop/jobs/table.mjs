@@ -1,5 +1,5 @@
 // The servers of jobs.mjs. A row:
-//   is, routes, rule         its package, the paths of the fake service behind it, and the file of its `[[jobs]]`
+//   is, routes, preset       its package, the paths of the fake service behind it, and the preset that is its rule
 //   command, env(url)        what runs it, and how it is told of the service at `url`
 //   starts(url)              [tool, arguments] of what starts a job: one, or several that start the same
 //   status(id), result(id)   [tool, arguments] of what says how a job is, and what has its result where that is another tool
@@ -33,7 +33,7 @@ const REGION = { region: "eu-north-1" };
 
 export const SERVERS = [
   {
-    is: "awslabs.cloudwatch-mcp-server", routes: cloudwatch, rule: here("cloudwatch.toml"),
+    is: "awslabs.cloudwatch-mcp-server", routes: cloudwatch, preset: "aws-cloudwatch",
     command: python("awslabs.cloudwatch-mcp-server"),
     env: (url) => ({
       AWS_ENDPOINT_URL: url, AWS_ACCESS_KEY_ID: "rain", AWS_SECRET_ACCESS_KEY: "check", AWS_REGION: "us-east-1",
@@ -49,7 +49,7 @@ export const SERVERS = [
     signs: /^AWS4-HMAC-SHA256 Credential=rain\/\d+\/eu-north-1\/logs\//,
   },
   {
-    is: "mcp-background-job", routes: background, rule: here("background.toml"),
+    is: "mcp-background-job", routes: background, preset: "background-job",
     command: python("mcp-background-job"),
     env: () => ({}),
     starts: (url) => [["execute_command", { command: `'${NODE}' '${here("background.mjs")}' work ${url}` }]],
@@ -59,7 +59,7 @@ export const SERVERS = [
     ends: ["failed", "cancelled"],
   },
   {
-    is: "minimax-mcp", routes: minimax, rule: here("minimax.toml"),
+    is: "minimax-mcp", routes: minimax, preset: "minimax",
     command: python("minimax-mcp"),
     env: (url) => ({ MINIMAX_API_HOST: url, MINIMAX_API_KEY: "mm-rain", MINIMAX_API_RESOURCE_MODE: "url" }),
     starts: () => [["generate_video", { prompt: "rain" }]],
@@ -69,7 +69,7 @@ export const SERVERS = [
     signs: /^Bearer mm-rain$/,
   },
   {
-    is: "firecrawl-mcp", routes: firecrawl, rule: here("firecrawl.toml"),
+    is: "firecrawl-mcp", routes: firecrawl, preset: "firecrawl",
     command: npm("firecrawl-mcp"),
     env: (url) => ({ FIRECRAWL_API_URL: url, FIRECRAWL_API_KEY: "fc-rain" }),
     starts: () => [["firecrawl_agent", { prompt: "rain" }]],
@@ -79,7 +79,7 @@ export const SERVERS = [
     signs: /^Bearer fc-rain$/,
   },
   {
-    is: "@zereight/mcp-gitlab", routes: gitlab, rule: here("gitlab.toml"),
+    is: "@zereight/mcp-gitlab", routes: gitlab, preset: "gitlab",
     command: npm("@zereight/mcp-gitlab"),
     env: (url) => ({ GITLAB_API_URL: `${url}/api/v4`, GITLAB_PERSONAL_ACCESS_TOKEN: "gl-rain", GITLAB_TOOLSETS: "all" }),
     starts: () => [

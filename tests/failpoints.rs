@@ -1,4 +1,4 @@
-//! The program crashes at each of its named points (`src/failpoint.rs`), on each durable store and in front of each
+//! The program crashes at each of its named points (`src/base/failpoint.rs`), on each durable store and in front of each
 //! kind of server, and whoever comes after it makes good what was promised: no call runs twice unless the operator
 //! said that it may, every task comes to its end, and nothing stays behind.
 #![expect(
@@ -49,7 +49,7 @@ mod plan;
 #[path = "failpoints/scene.rs"]
 mod scene;
 
-use raincheck::failpoint::Point::{self, *};
+use raincheck::base::failpoint::Point::{self, *};
 use support::Era;
 
 use scene::{Scene, Store};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use proptest::test_runner::{Config, TestRunner};
 use proptest_state_machine::ReferenceStateMachine as _;
-use raincheck::clock::System;
+use raincheck::base::clock::System;
 use raincheck::store::Store;
 use raincheck::store::embedded::Embedded;
 use raincheck::store::memory::Memory;

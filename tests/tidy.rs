@@ -88,7 +88,7 @@ const WAYS_OUT: &[(&str, &str)] = &[
     ("src/cli/call/screen.rs", "`say`, `ask` and the progress do"),
     ("src/cli/wrap/mod.rs", "`say` does"),
     ("src/cli/demo/terminal.rs", "the demo has no text of others"),
-    ("src/failpoint.rs", "names of failpoints"),
+    ("src/base/failpoint.rs", "names of failpoints"),
     ("src/task/polling/model.rs", "a test's table"),
     (
         "src/platform/unix/pipe.rs",
@@ -128,7 +128,7 @@ fn no_text_of_others_goes_out_as_it_is() {
     none(
         second
             .map(|file| file.name)
-            .filter(|name| name != "src/printable.rs"),
+            .filter(|name| name != "src/base/printable.rs"),
         "judges control characters: use `printable`",
     );
 }
@@ -222,7 +222,7 @@ fn every_module_has_its_place() {
 fn every_failpoint_is_hit_at_one_place() {
     let (list, code): (Vec<_>, Vec<_>) = sources("src")
         .into_iter()
-        .partition(|file| file.name == "src/failpoint.rs");
+        .partition(|file| file.name == "src/base/failpoint.rs");
     let points: Vec<_> = list[0]
         .text
         .lines()
@@ -304,13 +304,13 @@ fn no_test_asks_without_a_pause() {
 #[test]
 fn paths_are_found_however_they_are_written() {
     let text = "use crate::task::id;\nuse crate::{mcp::json, store::{self, Store}, upstream};\n\
-                fn f() -> crate::clock::Now { crate :: tls::x() }\nuse crate::config::{\n  Config,\n};\n\
+                fn f() -> crate::base::clock::Now { crate :: tls::x() }\nuse crate::config::{\n  Config,\n};\n\
                 // use crate::app;\nlet s = $crate::cli::x;";
     let found: Vec<_> = crate_names(text).into_iter().collect();
     assert_eq!(
         found,
         [
-            "cli", "clock", "config", "mcp", "store", "task", "tls", "upstream"
+            "base", "cli", "config", "mcp", "store", "task", "tls", "upstream"
         ]
     );
 }

@@ -8,8 +8,8 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::degraded::{Degraded, DegradedCauses};
-use crate::backoff::Backoff;
-use crate::lock::Mutex;
+use crate::base::backoff::Backoff;
+use crate::base::lock::Mutex;
 use crate::telemetry::metrics::METRICS;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 

@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use crate::io_reason::io_reason;
-use crate::printable::printable_json;
+use crate::base::io_reason::io_reason;
+use crate::base::printable::printable_json;
 use crate::task::events::SUBSCRIPTION_ID;
 
 /// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.

@@ -11,7 +11,7 @@ use crate::auth::fetch::KeysAddress;
 use crate::auth::issuer::{self, IssuerSettings};
 use crate::auth::public::ResourceMetadata;
 use crate::auth::tokens::Tokens;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::config::{Config, JwtSettings};
 use crate::tls::client::{self, Files};
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
+use crate::base::io_reason::io_reason;
+use crate::base::printable::short;
 use crate::config::{Config, CredentialUse, Wrapped, WrappedCommand, duration_text};
-use crate::io_reason::io_reason;
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::json::Object;
 use crate::mcp::result;
-use crate::printable::short;
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Obstacle, UpstreamError};
 

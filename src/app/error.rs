@@ -1,6 +1,6 @@
 //! Why raincheck cannot start.
 
-use crate::io_reason::with_causes;
+use crate::base::io_reason::with_causes;
 
 /// Why raincheck cannot start, in one line.
 #[derive(Debug, thiserror::Error)]

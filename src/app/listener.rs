@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{AppError, line};
+use crate::base::io_reason::io_reason;
 use crate::config;
-use crate::connection_threads::ConnectionThreads;
 use crate::downstream::server::{self, BoundListener, ConnectionLimits, Served};
 use crate::downstream::stdio::Lines;
-use crate::io_reason::io_reason;
+use crate::net::connection_threads::ConnectionThreads;
 use crate::tls::{self, kept::Kept};
 
 /// Where requests come from.

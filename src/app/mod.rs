@@ -45,14 +45,14 @@ pub use upstream::settings as upstream_settings;
 use waiting::WaitingForStore;
 
 use crate::admin::drain::Drain;
+use crate::base::io_reason::io_reason;
 use crate::config::Config;
-use crate::connection_threads::ConnectionThreads;
 use crate::downstream::Proxy;
 use crate::downstream::server::Served;
 use crate::downstream::stdio::Lines;
-use crate::io_reason::io_reason;
-use crate::room::BufferBudget;
+use crate::net::connection_threads::ConnectionThreads;
 use crate::runner::last_words;
+use crate::sharing::room::BufferBudget;
 use crate::store::embedded::Embedded;
 
 /// The part at the end of `drain.grace` that is reserved for answers on their way to clients: at most this

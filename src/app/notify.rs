@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::{AppError, line};
 use crate::config::{Config, NotifySettings};
-use crate::http_address::{AllowedAddresses, HttpAddress};
+use crate::net::http_address::{AllowedAddresses, HttpAddress};
 use crate::notify::callbacks::Callbacks;
 use crate::notify::{self, ConfiguredReceiver, Receiver, SubscribedReceivers};
 use crate::store::key_value::KeyValue;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Anchored, Clock};
+use crate::base::clock::{Anchored, Clock};
 use crate::store::Store;
 use crate::store::embedded::Embedded;
 use crate::store::seal::Sealer;

@@ -17,9 +17,9 @@ use super::live::LiveParts;
 use crate::admin::operator::Reloads;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::tokens::NewTokens;
+use crate::base::lock::Mutex;
 use crate::config::load::reload;
 use crate::config::{ChangedSetting, Config, warnings};
-use crate::lock::Mutex;
 use crate::telemetry::log;
 use crate::tls::kept::Kept;
 

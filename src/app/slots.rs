@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::error::{AppError, line};
 use super::opened::{Opened, embedded};
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 use crate::store::embedded::{Embedded, callers_key, shared_key};
 use crate::store::seal::{MasterKey, Sealer};
 

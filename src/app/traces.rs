@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::{AppError, line};
 use crate::config::{Config, TraceSettings};
-use crate::http_address::HttpAddress;
+use crate::net::http_address::HttpAddress;
 use crate::telemetry::traces::{self, Collector};
 use crate::tls::client::{self, Files};
 

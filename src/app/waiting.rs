@@ -12,7 +12,7 @@ use super::opened::Opened;
 use super::parts::{Parts, Surroundings};
 use super::reload::Reload;
 use super::store::{StoreOpenError, open};
-use crate::backoff::Backoff;
+use crate::base::backoff::Backoff;
 
 /// The pauses between two attempts to open the store.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));

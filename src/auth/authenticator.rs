@@ -16,8 +16,8 @@ use super::issuer::{Issuer, IssuerSettings};
 use super::jwt::{TokenFault, Unverified, Verified};
 use super::tokens::{self, NewTokens, Tokens, TokensError};
 use super::verified::{VerifiedToken, VerifiedTokens};
-use crate::clock::Clock;
-use crate::connection_threads::PerThread;
+use crate::base::clock::Clock;
+use crate::net::connection_threads::PerThread;
 use crate::tls::client_name::client_name;
 
 /// Checks the credential of each request. Absent if the configuration asks for no credentials.

@@ -9,7 +9,7 @@ use hyper::header::ACCEPT;
 use hyper::{Request, StatusCode, Uri};
 use rustls::ClientConfig;
 
-use crate::http_address::{BoxError, HttpAddress};
+use crate::net::http_address::{BoxError, HttpAddress};
 use crate::tls::kept::Kept;
 
 /// A larger set of keys is refused.

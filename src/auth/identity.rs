@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 
-use crate::printable::printable;
+use crate::base::printable::printable;
 use crate::task::id::Caller;
 
 /// A client that proved who it is. Made once for each credential; requests share it.

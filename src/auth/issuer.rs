@@ -14,9 +14,9 @@ use super::fetch::{FetchError, KeysAddress, PATIENCE};
 use super::jwt::{Expected, TokenFault, Unverified, Verified};
 use super::keys::KeySet;
 use super::refetch::{self, RefetchBudget};
-use crate::clock::Clock;
-use crate::io_reason::with_causes;
-use crate::lock::Mutex;
+use crate::base::clock::Clock;
+use crate::base::io_reason::with_causes;
+use crate::base::lock::Mutex;
 
 /// The requirements for the tokens of an issuer.
 #[derive(Debug, Clone)]

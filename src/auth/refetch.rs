@@ -1,6 +1,6 @@
 //! When the keys of an issuer are fetched, and for how long they count. Pure: the time is given.
 
-use crate::backoff;
+use crate::base::backoff;
 
 /// Tokens with unknown keys, which anybody can make, have the keys fetched at most so often in this time.
 const FETCHES_MAX: usize = 2;

@@ -7,10 +7,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use super::callers::Callers;
 use super::identity::{Identity, label_of, name_of};
-use crate::io_reason::io_reason;
-use crate::lock::Mutex;
+use crate::base::io_reason::io_reason;
+use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::mcp::hex;
-use crate::prehashed::PrehashedMap;
 
 /// More clients than that belong to an issuer of tokens.
 const TOKENS_MAX: usize = 10_000;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::identity::Identity;
-use crate::lock::Mutex;
-use crate::prehashed::PrehashedMap;
+use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 
 /// Tokens in each half. Clients that come back keep their token in the recent one.
 const HALF: usize = 4_096;

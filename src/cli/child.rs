@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::failure::CommandFailure;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::platform::child::{StartError, run};
 
 #[derive(Debug, Args)]

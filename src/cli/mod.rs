@@ -8,9 +8,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::{Shell, generate};
 use tracing::info;
 
+use crate::base::io_reason::io_reason;
 use crate::config::load::{Flags, environment, load};
 use crate::config::{Config, ConfigError};
-use crate::io_reason::io_reason;
 use crate::platform;
 use crate::telemetry::log as logging;
 use crate::tls;

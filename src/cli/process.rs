@@ -1,9 +1,9 @@
 //! The threads and the log that every command needs.
 
 use super::failure::CommandFailure;
+use crate::base::io_reason::io_reason;
 use crate::config::load::environment;
 use crate::config::{Config, ConfigError, LogFormat, TelemetrySettings};
-use crate::io_reason::io_reason;
 use crate::platform::pipe::blocking_threads;
 use crate::platform::process::terminal_takes_colours;
 use crate::telemetry::log as logging;

@@ -9,8 +9,8 @@ use tracing::{info, warn};
 use super::failure::CommandFailure;
 use super::process::runtime;
 use crate::app::{App, Reload};
+use crate::base::io_reason::io_reason;
 use crate::config::{Config, LimitSettings};
-use crate::io_reason::io_reason;
 use crate::platform::child::{self, file_limit};
 use crate::platform::signals::{ReloadSignal, StopSignals};
 
@@ -42,7 +42,7 @@ impl ServerProcess {
 
 pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, CommandFailure> {
     #[cfg(feature = "failpoints")]
-    crate::failpoint::arm().map_err(CommandFailure::usage)?;
+    crate::base::failpoint::arm().map_err(CommandFailure::usage)?;
     let open_files = raise_file_limit();
     warn_of_few_files(&config.limits);
     let ServerProcess {

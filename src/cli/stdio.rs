@@ -11,8 +11,8 @@ use super::failure::CommandFailure;
 use super::process::runtime;
 use super::run::raise_file_limit;
 use crate::app::App;
+use crate::base::io_reason::io_reason;
 use crate::config::Config;
-use crate::io_reason::io_reason;
 use crate::platform::group;
 use crate::platform::signals::StopSignals;
 

@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind, Write as _};
 
 use super::failure::CommandFailure;
-use crate::io_reason::io_reason;
-use crate::printable::printable_lines;
+use crate::base::io_reason::io_reason;
+use crate::base::printable::printable_lines;
 
 /// Prints a text, of which parts may be of others: a terminal gets nothing that it would act on.
 pub(super) fn print(text: impl AsRef<str>) -> Result<(), CommandFailure> {

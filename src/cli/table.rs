@@ -1,6 +1,6 @@
 //! Columns of text for a terminal.
 
-use crate::printable;
+use crate::base::printable;
 
 /// Returns the beginning of a text of others, as a terminal may show it.
 pub(super) fn short(text: &str) -> String {

@@ -7,7 +7,7 @@ use figment::value::{Dict, Map};
 use figment::{Metadata, Profile, Provider};
 
 use super::problem::ConfigError;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 
 /// One source of settings under the name that errors give it.
 #[derive(Clone)]

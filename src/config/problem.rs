@@ -6,7 +6,7 @@ use figment::error::{Actual, Kind};
 use figment::{Error, Figment};
 
 use super::log_format::LogFormat;
-use crate::printable::is_printable;
+use crate::base::printable::is_printable;
 
 /// One line, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

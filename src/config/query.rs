@@ -4,7 +4,7 @@ use url::form_urlencoded;
 
 use super::problem::Problem;
 use super::server::Wrapped;
-use crate::printable::is_printable;
+use crate::base::printable::is_printable;
 
 /// A longer name is a mistake.
 const NAME_BYTES_MAX: usize = 256;

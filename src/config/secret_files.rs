@@ -8,7 +8,7 @@ use super::file::File;
 use super::problem::Problem;
 use super::scalar::SecretText;
 use super::secret::Secret;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 
 /// The largest file that may hold a secret.
 const BYTES_MAX: u64 = 64 * 1024;

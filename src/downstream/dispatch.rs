@@ -40,10 +40,10 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
-use crate::room::SMALL;
 use crate::runner::CallTerms;
 use crate::runner::claim::CallClaim;
-use crate::shares::Share;
+use crate::sharing::room::SMALL;
+use crate::sharing::shares::Share;
 use crate::task::clients::ClientTerms;
 use crate::telemetry::traces::{self, SpanGuard};
 

@@ -20,13 +20,13 @@ use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
 use super::{companion, discover, passthrough};
+use crate::base::unfold::Unfold;
 use crate::mcp::answer::{is_any_message, is_same_id};
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::json::{Object, raw, set};
 use crate::mcp::request::Request;
 use crate::mcp::{result, sse};
 use crate::runner::responder::{CallAnswer, Reply};
-use crate::unfold::Unfold;
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, RawMessage, Relayed};
 

@@ -16,8 +16,8 @@ use super::cors;
 use super::inbound::access::{self, Endpoint};
 use super::outbound::response;
 use super::proxy::Proxy;
+use crate::base::printable::short_bytes;
 use crate::mcp::error::{RpcError, code};
-use crate::printable::short_bytes;
 
 /// The endpoint that a request came to, and `true` if it comes from this machine. `Err`: the answer to a request that no endpoint sees.
 pub(super) fn open(

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The time that a connection that gives way can write its remaining bytes.
 const LAST_BYTES: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::inbound::requester::Requester;
-use crate::resizable::{ResizablePermit, ResizableSemaphore};
-use crate::shares::{Share, Shares};
+use crate::sharing::resizable::{ResizablePermit, ResizableSemaphore};
+use crate::sharing::shares::{Share, Shares};
 use crate::telemetry::counted::Counted;
 
 /// The places for held polls of this process.

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tracing::{debug, warn};
 
 use super::outbound::response;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::mcp::error::RpcError;
 
 /// The largest request head that is read before the refusal.

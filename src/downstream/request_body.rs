@@ -12,7 +12,7 @@ use super::body::Body;
 use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::RpcError;
-use crate::room::{BufferShare, SMALL};
+use crate::sharing::room::{BufferShare, SMALL};
 use crate::telemetry::limits::{self, LimitHit};
 
 /// Upper bound of the time in which a request body arrives.

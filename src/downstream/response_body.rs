@@ -15,8 +15,8 @@ use super::durations::{Answered, MeasuredAnswer};
 use super::giving_way::WholeRequest;
 use super::{outbound::response, slow_reader};
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::room::{BufferBudget, BufferShare, SMALL};
-use crate::shares::Share;
+use crate::sharing::room::{BufferBudget, BufferShare, SMALL};
+use crate::sharing::shares::Share;
 use crate::telemetry::limits::{self, LimitHit};
 
 /// The largest piece that an HTTP/2 connection gets at once.

@@ -33,11 +33,11 @@ use super::proxy::Proxy;
 use super::response_body::SentBody;
 use super::slow_reader::{Patient, Streams};
 use crate::auth::identity::Identity;
-use crate::connection_threads::ConnectionThreads;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
+use crate::net::connection_threads::ConnectionThreads;
+use crate::net::socket;
 use crate::platform::socket::{bound_unsent, reuse_address};
-use crate::resizable::{ResizablePermit, ResizableSemaphore};
-use crate::socket;
+use crate::sharing::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::telemetry::limits::{self, LimitHit};
 use crate::tls::kept::Kept;
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
-use crate::room::BufferBudget;
+use crate::sharing::room::BufferBudget;
 
 /// The time that a client may read nothing while something waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -204,7 +204,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::room::SMALL;
+    use crate::sharing::room::SMALL;
 
     fn since(then: Instant) -> Duration {
         Instant::now().saturating_duration_since(then)

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::Caller;
 
 /// The number of callers that are remembered.

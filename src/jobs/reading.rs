@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::base::printable::is_printable;
 use crate::jobs::document::{Document, JobSource, as_text};
 use crate::jobs::job_call::JobCall;
 use crate::jobs::words::{Meaning, is_success};
 use crate::jobs::{JobResult, JobRule, PollUnit};
 use crate::mcp::json::{Object, Writer, is_object, set};
-use crate::printable::is_printable;
 
 /// The member of `_meta` in the result that has the id of the job.
 const JOB: &str = "io.raincheck/job";

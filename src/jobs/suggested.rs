@@ -143,7 +143,7 @@ impl<'a, 't> StatusTool<'a, 't> {
         let all = || named.tool.arguments.iter();
         let ids = all().filter(|it| it.required && is_id(&it.name));
         let mut ids: Vec<_> = ids.map(|it| &*it.name).collect();
-        if is_of_state && all().all(|it| !it.required) {
+        if (is_of_state || all().count() == 1) && all().all(|it| !it.required) {
             let mut optional = all().filter(|it| is_id(&it.name));
             ids.extend(
                 optional
@@ -209,7 +209,8 @@ impl<'a, 't> StatusTool<'a, 't> {
                 .chain(words.iter().map(String::as_str));
             all.any(|word| has(JOB, word))
         };
-        let starts = has(START, verb) || has(RUN, verb) && is_job() && !self.named.has(RESULT);
+        let starts =
+            has(START, verb) || has(RUN, verb) && is_job() && (is_same || !self.named.has(RESULT));
         let makes = || has(MAKE, verb) && self.nouns.iter().any(|word| has(MADE_BY_JOB, word));
         let is_about = |it: &NamedTool<'_>| own.iter().all(|word| it.has(word));
         // What can be changed or deleted is a thing with a state, and no job.
@@ -395,12 +396,9 @@ mod tests {
             missed.extend(rest.map(|(_, real)| format!("{name}: {}", real["status"])));
         }
         let (found, all) = (right.len(), right.len() + missed.len());
-        println!("right: {right:#?}\nwrong: {wrong:#?}\nmissed: {missed:#?}");
-        println!(
-            "{found} right, {} wrong, {all} there; {servers} servers elsewhere",
-            wrong.len()
-        );
-        assert!(found * 100 >= (found + wrong.len()) * 95, "{wrong:#?}");
-        assert!(wrong_elsewhere * 40 <= servers, "{wrong:#?}");
+        let report = format!("{found} of {all}, missed: {missed:#?}\nwrong: {wrong:#?}");
+        assert!(found * 100 >= (found + wrong.len()) * 95, "{report}");
+        assert!(wrong_elsewhere * 40 <= servers, "{report}");
+        assert!(found * 100 >= all * 45, "{report}");
     }
 }

@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 use super::destination;
 use super::receiver::Receiver;
 use super::signature::WebhookSecret;
-use crate::http_address::{AllowedAddresses, HttpAddress};
+use crate::net::http_address::{AllowedAddresses, HttpAddress};
 use crate::task::events::subscriptions::{SecretText, Subscription};
 use crate::tls::kept::Kept;
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use hyper::Uri;
 
-use crate::public_address::is_public;
+use crate::net::public_address::is_public;
 
 /// Why no webhook goes to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

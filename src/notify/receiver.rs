@@ -10,9 +10,9 @@ use hyper::{Request, StatusCode};
 use tokio::time::timeout;
 
 use super::signature::{WebhookSecret, signatures};
-use crate::http_address::{DeniedAddress, HttpAddress};
-use crate::io_reason::io_reason;
-use crate::retry_after;
+use crate::base::io_reason::io_reason;
+use crate::base::retry_after;
+use crate::net::http_address::{DeniedAddress, HttpAddress};
 use crate::task::events::SUBSCRIPTION_ID;
 use crate::task::notices::ATTEMPT_MS;
 

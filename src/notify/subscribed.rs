@@ -8,13 +8,13 @@ use tracing::debug;
 use super::callbacks::Callbacks;
 use super::delivery::Teller;
 use super::receiver::{Attempt, Message};
-use crate::shares::Shares;
+use crate::sharing::shares::Shares;
+use crate::sharing::turns::Turns;
 use crate::store::subscriptions::SubscriptionStore;
 use crate::task::events::subscriptions::Subscription;
 use crate::task::events::{EventMark, event_id, occurrence_at};
 use crate::task::notices::{Notice, ReceiverId};
 use crate::task::state::Task;
-use crate::turns::Turns;
 
 /// The messages that are sent at the same time, to the receivers of one caller and of all.
 const SENT_OF_CALLER: usize = 8;

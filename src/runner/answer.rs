@@ -9,7 +9,7 @@ use super::carrier::Carrier;
 use super::custody::Custody;
 use super::leg;
 use super::state::Runner;
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::mcp::input::InputResponses;
 use crate::mcp::version::Era;

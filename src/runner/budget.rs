@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// Commits of progress a second, over all calls of this replica.
 const COMMITS_MAX: u32 = 1_000;

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
 
 /// The registry of the carried tasks.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::tools::Repeats;
 
 /// The most requests that wait at one time to join the same call.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::TaskId;
 
 /// The number of clients that follow each call.

@@ -12,8 +12,8 @@ use tracing::{error, info};
 
 use super::report;
 use super::state::Runner;
-use crate::backoff::Backoff;
-use crate::failpoint::{Point, hit};
+use crate::base::backoff::Backoff;
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
 use crate::store::StoreError;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::client_share::ClientCounts;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::store::kv::Name;
 use crate::task::clocks::{ClientClocks, ClockName, RungClock};
 use crate::telemetry::calls;

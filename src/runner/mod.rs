@@ -10,9 +10,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
 use crate::mcp::error::Reason;
-use crate::resizable::ResizablePermit;
-use crate::room::BufferShare;
-use crate::shares::Share;
+use crate::sharing::resizable::ResizablePermit;
+use crate::sharing::room::BufferShare;
+use crate::sharing::shares::Share;
 use crate::store::StoreError;
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::id::{Caller, TaskId};

@@ -17,7 +17,7 @@ use super::leg;
 use super::liveness::Liveness;
 use super::state::Runner;
 use super::taken_up;
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{ApplyError, Loaded, Tried};
 use crate::store::seal::Binding;

@@ -10,8 +10,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::client_note::ClientNote;
-use crate::failpoint::{Point, hit};
-use crate::lock::Mutex;
+use crate::base::failpoint::{Point, hit};
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::input::QUESTIONS_MAX;
 use crate::upstream::{self, UpstreamError};

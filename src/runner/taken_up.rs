@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::backoff::Backoff;
-use crate::lock::Mutex;
+use crate::base::backoff::Backoff;
+use crate::base::lock::Mutex;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::upstream::Credentials;

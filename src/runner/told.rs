@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::mem;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::task::view;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::store::{ChangeEvent, Changes};
 use crate::task::id::{Revision, TaskId};
 use crate::telemetry::{recent, waiting};

@@ -1,6 +1,6 @@
 //! Why a store gave no answer.
 
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 
 /// Why a store gave no answer.
 ///

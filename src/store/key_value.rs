@@ -10,7 +10,7 @@ use super::Store;
 use super::error::StoreError;
 use super::kv::Name;
 use super::patience::{StorePatience, patiently};
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 
 /// The values and logs of one store. Each call is repeated for a while if the store is away.
 ///

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::telemetry;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::error::StoreError;
-use crate::backoff::Backoff;
+use crate::base::backoff::Backoff;
 
 /// The time that a call is repeated while the store does not answer.
 #[derive(Debug, Clone, Copy)]

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::MutexGuard;
 
-use crate::account::Account;
-use crate::lock::Mutex;
+use crate::base::account::Account;
+use crate::base::lock::Mutex;
 use crate::task::id::Caller;
 
 /// The most entries and bytes, of one caller or in total.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use crate::account::Account;
+use crate::base::account::Account;
 use crate::mcp::hex;
 
 /// A task's handle: 122 random bits from the operating system, without a time or an order (tasks.md, Security

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::seconds::seconds;
-use crate::printable::printable_json;
+use crate::base::printable::printable_json;
 use crate::task::change::TaskChange;
 use crate::task::state::Task;
 use crate::task::view::rfc3339;

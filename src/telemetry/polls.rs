@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::metrics::METRICS;
 use super::seconds::seconds;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 

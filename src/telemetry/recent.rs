@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::TaskId;
 
 /// The most tasks that are remembered: 160 KiB, and twice as much to find them.

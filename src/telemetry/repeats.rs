@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{Event, Level, Metadata, Subscriber, warn};
 use tracing_subscriber::layer::{Context, Filter};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The name of warnings about the errors of requests and background jobs in an outage of the store.
 pub const OF_OUTAGE: &str = "store outage";

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::lock::Mutex;
-use crate::printable::printable;
+use crate::base::lock::Mutex;
+use crate::base::printable::printable;
 
 /// The most labels of tools that the server listed, or has answered a call of. Every further name is counted under [`OTHER`].
 const PROVED_MAX: usize = 200;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::metrics::METRICS;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::task::id::{Revision, TaskId};
 use crate::task::state::{Status, Task};
 

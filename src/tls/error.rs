@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 
 /// The error in a file, on one line.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::error::TlsError;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The shortest time between two readings of the files because of failures.
 const PAUSE: Duration = Duration::from_secs(1);

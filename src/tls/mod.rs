@@ -18,8 +18,8 @@ mod dates;
 mod error;
 pub mod kept;
 
-use crate::clock::{Clock as _, System};
-use crate::io_reason::io_reason;
+use crate::base::clock::{Clock as _, System};
+use crate::base::io_reason::io_reason;
 use kept::Kept;
 
 pub use error::TlsError;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::upstream::discovery::discovered::DiscoverError;
 use crate::upstream::failures::UNREACHABLE;
 

@@ -8,7 +8,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::request;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The credentials of one client, as the server gets them. In memory only, never stored.
 #[derive(Clone, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use hyper::http::response::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
+use crate::base::retry_after;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
-use crate::retry_after;
 use crate::upstream::failures::{INVALID, INVALID_WORDS, Postponed, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::address;

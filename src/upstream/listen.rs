@@ -11,13 +11,13 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::base::unfold::Unfold;
 use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
 use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
-use crate::unfold::Unfold;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;

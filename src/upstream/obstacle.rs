@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::header::LOCATION;
 use hyper::{HeaderMap, Method, StatusCode};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The last observation of a server that did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The object that a pin holds: a session, or a line. Each kind of connection defines its own.
 pub(super) trait Pinned: Any + Send {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use crate::backoff::Backoff;
+use crate::base::backoff::Backoff;
 
 /// The first pause, where the server does not ask for one.
 pub const PAUSE: Duration = Duration::from_millis(500);

@@ -11,9 +11,9 @@ use hyper::{Method, Response};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use crate::base::retry_after;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
-use crate::retry_after;
 use crate::upstream::failures::INVALID;
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::origin::{BOTH, EVENTS, JSON, NO_CODING};

@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use crate::backoff::Backoff;
-use crate::lock::Mutex;
+use crate::base::backoff::Backoff;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, MODERN};

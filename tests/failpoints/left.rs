@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use raincheck::clock::System;
+use raincheck::base::clock::System;
 use raincheck::store::Store as _;
 use raincheck::store::embedded::Embedded;
 

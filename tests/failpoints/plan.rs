@@ -1,6 +1,6 @@
 //! What is done so that the program comes to a point, and what must be true when all is over.
 
-use raincheck::failpoint::Point::{self, *};
+use raincheck::base::failpoint::Point::{self, *};
 
 use super::support::Era;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use raincheck::clock::{Clock, System};
+use raincheck::base::clock::{Clock, System};
 use raincheck::store::Store;
 use raincheck::store::ledger::{ApplyError, Ledger, Loaded};
 use raincheck::store::memory::Memory;

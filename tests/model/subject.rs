@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::clock::{Clock, Manual, System};
+use raincheck::base::clock::{Clock, Manual, System};
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::store::Store;
 use raincheck::store::ledger::{ApplyError, Ledger, Loaded};

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use raincheck::clock::Clock;
+use raincheck::base::clock::Clock;
 use raincheck::mcp::version::Era;
-use raincheck::room::BufferBudget;
 use raincheck::runner::call_log::log::EventLog;
 use raincheck::runner::{CallClient, CallSpec, CallTerms, Runner, RunnerSettings};
+use raincheck::sharing::room::BufferBudget;
 use raincheck::store::Store;
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::ledger::Ledger;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::clock::Manual;
+use raincheck::base::clock::Manual;
 use raincheck::store::embedded::{Embedded, FileState};
 use raincheck::store::kv::{Kind, KvStore as _, Name};
 use raincheck::store::{ChangeEvent, Commit, Store as _, StoreError, Write};
@@ -421,7 +421,7 @@ async fn a_file_is_not_larger_than_what_was_in_it_and_gets_small_again() {
     const TIMES: u64 = 20;
     let directory = Place::new();
     let clock = Arc::new(Manual::at(START_MS));
-    let as_clock: Arc<dyn raincheck::clock::Clock> = Arc::<Manual>::clone(&clock);
+    let as_clock: Arc<dyn raincheck::base::clock::Clock> = Arc::<Manual>::clone(&clock);
     let store = Embedded::open(&directory.file(), Arc::clone(&as_clock)).unwrap();
     let size = || std::fs::metadata(directory.file()).unwrap().len() >> 20;
     let log = |n: u64| Name::of(Kind::Events, &[&n.to_string()]);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use raincheck::clock::Manual;
+use raincheck::base::clock::Manual;
 use raincheck::store::Store as _;
 use raincheck::store::embedded::Embedded;
 use raincheck::store::kv::{Kind, KvStore as _, Name};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::clock::{Clock as _, System};
+use raincheck::base::clock::{Clock as _, System};
 use raincheck::store::{ChangeEvent, ChangedTask, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation, Revision, TaskId};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::clock::{Clock as _, System};
+use raincheck::base::clock::{Clock as _, System};
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, KvStore as _, Name};
 use raincheck::store::patience::StorePatience;

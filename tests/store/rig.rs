@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::clock::{Clock, Manual, System};
+use raincheck::base::clock::{Clock, Manual, System};
 use raincheck::store::embedded::Embedded;
 use raincheck::store::memory::Memory;
 use raincheck::store::redis::{Namespace, Redis, RedisOptions};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use raincheck::clock::{Clock, Manual};
+use raincheck::base::clock::{Clock, Manual};
 use raincheck::store::kv::{Kind, KvStore, Name};
 use raincheck::store::memory::Memory;
 use raincheck::store::seal::{Binding, Sealer};

@@ -219,7 +219,7 @@ fn line(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printable::is_printable;
+    use crate::base::printable::is_printable;
 
     fn raw(json: &Value) -> Box<RawValue> {
         RawValue::from_string(json.to_string()).unwrap()

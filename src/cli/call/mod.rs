@@ -20,7 +20,7 @@ use self::server::{CalledServer, ServerArgs, arguments, call_request, capabiliti
 use super::failure::{CommandFailure, complain};
 use super::process::runtime;
 use super::stdout;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::platform::environment::quoted;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use crate::base::printable::printable_lines;
 use crate::cli::progress_bar::{CLEAR_LINE, bar, whole};
 use crate::cli::table::cleaned;
 use crate::platform::process::terminal_takes_colours;
-use crate::printable::printable_lines;
 
 /// The width of a terminal that does not report its own.
 const WIDTH: usize = 80;

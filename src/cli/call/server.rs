@@ -11,11 +11,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::diagnose::{ENVIRONMENT, diagnose, forbidden};
 use crate::app::upstream_settings;
+use crate::base::io_reason::io_reason;
 use crate::cli::failure::CommandFailure;
 use crate::cli::operate::reachable;
 use crate::config::load::{Flags, environment, load, public_address};
 use crate::config::{Config, has_right_port};
-use crate::io_reason::io_reason;
 use crate::mcp::json::Writer;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::params::mirrored;

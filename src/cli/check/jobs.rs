@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cli::inspect::Inspection;
 use crate::cli::table::cleaned;
 use crate::config::Config;
-use crate::config::presets::presets_that_fit;
+use crate::config::fitting::presets_that_fit;
 use crate::jobs::suggested::{JobGroup, groups};
 
 /// A rule that the configuration lacks and the server's tools suggest.

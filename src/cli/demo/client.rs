@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::wire::{at, take};
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::mcp::version::MODERN;
 
 const BODY_BYTES_MAX: usize = 1 << 20;

@@ -17,9 +17,9 @@ use super::failure::CommandFailure;
 use super::process::{log, runtime};
 use super::progress_bar::whole;
 use crate::app::App;
+use crate::base::io_reason::io_reason;
 use crate::config::Config;
 use crate::config::load::{Flags, load};
-use crate::io_reason::io_reason;
 
 mod call;
 mod client;

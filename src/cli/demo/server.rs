@@ -28,7 +28,7 @@ use super::call::DemoCall;
 use super::state::DemoState;
 use super::tools;
 use super::wire::{DemoBody, at, error, json_body, plain, result, take, with_type};
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const BODY_BYTES_MAX: usize = 1 << 20;

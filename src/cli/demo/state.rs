@@ -7,7 +7,7 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// A session and a JSON-RPC id in it, as JSON.
 pub(super) type RequestKey = (String, String);

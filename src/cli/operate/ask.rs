@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::base::io_reason::io_reason;
 use crate::config::Secret;
-use crate::io_reason::io_reason;
 
 /// A list of 10,000 tasks is smaller.
 const BODY_BYTES_MAX: usize = 64 << 20;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::reach::ReachArgs;
 use super::shown::{at, is_now, listed, members, one_line, question_text, questions, shown, text};
+use crate::base::printable::printable_json;
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::cli::stdout::print;
 use crate::cli::table::cleaned;
 use crate::platform::environment::quoted;
-use crate::printable::printable_json;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TasksArgs {

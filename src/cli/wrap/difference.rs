@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::file::SettingsFile;
 use super::masked::masked;
-use crate::printable::printable_lines;
+use crate::base::printable::printable_lines;
 
 /// The lines that change, with secrets masked. The difference is computed on the original texts and shown from the
 /// masked texts, which have the same lines.

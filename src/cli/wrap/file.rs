@@ -5,7 +5,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::platform::files::{canonicalize, give_rights, private};
 
 pub(super) struct SettingsFile {

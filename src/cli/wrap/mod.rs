@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::failure::CommandFailure;
 use super::table::{short, table};
+use crate::base::io_reason::io_reason;
+use crate::base::printable::printable_lines;
 use crate::config::load::{allowed_variables, environment};
-use crate::io_reason::io_reason;
-use crate::printable::printable_lines;
 
 mod change;
 mod difference;

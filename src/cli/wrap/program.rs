@@ -3,7 +3,7 @@
 use std::env::consts::EXE_SUFFIX;
 use std::path::Path;
 
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::platform::environment::is_same_variable;
 use crate::platform::files::canonicalize;
 

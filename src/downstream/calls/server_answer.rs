@@ -12,13 +12,13 @@ use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::item::StreamItem;
+use crate::base::unfold::Unfold;
 use crate::mcp::answer;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::with_finite;
 use crate::mcp::sse;
-use crate::unfold::Unfold;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use crate::base::lock::Mutex;
 use crate::downstream::inbound::requester::Requester;
-use crate::lock::Mutex;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::task::clients::ClientTerms;

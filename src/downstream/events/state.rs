@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::notify::callbacks::Callbacks;
-use crate::resizable::{ResizablePermit, ResizableSemaphore};
-use crate::shares::{Share, Shares};
+use crate::sharing::resizable::{ResizablePermit, ResizableSemaphore};
+use crate::sharing::shares::{Share, Shares};
+use crate::sharing::turns::{Turn, Turns};
 use crate::store::key_value::KeyValue;
 use crate::store::subscriptions::SubscriptionStore;
 use crate::task::digest::Digest;
 use crate::task::id::Caller;
-use crate::turns::{Turn, Turns};
 
 /// The most event streams of one caller, and of this process.
 pub(super) const STREAMS_OF_CALLER: usize = 64;

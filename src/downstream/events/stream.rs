@@ -19,6 +19,7 @@ use super::request::{
 };
 use super::start::Beginning;
 use super::state::StreamPermit;
+use crate::base::unfold::Unfold;
 use crate::downstream::body::Body;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response::{self, Rpc};
@@ -27,7 +28,6 @@ use crate::mcp::{envelope, meta, sse};
 use crate::task::events::position::EventPosition;
 use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
-use crate::unfold::Unfold;
 
 /// The shortest pause between two looks of a stream, and what is added at random, so that streams do not look in step.
 const LOOK: Duration = Duration::from_millis(1_600);

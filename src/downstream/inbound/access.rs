@@ -6,7 +6,7 @@ use hyper::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::Uri;
 use hyper::{HeaderMap, Method};
 
-use crate::printable::short_bytes;
+use crate::base::printable::short_bytes;
 
 /// The endpoints of the public listener. Every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

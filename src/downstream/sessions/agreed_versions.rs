@@ -4,9 +4,9 @@ use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 
+use crate::base::lock::Mutex;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::lock::Mutex;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::task::id::Caller;

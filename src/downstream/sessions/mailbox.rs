@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 
+use crate::base::lock::Mutex;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::lock::Mutex;
 use crate::task::digest::Digest;
 
 /// Messages that wait for the reader of one stream.

@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::base::lock::Mutex;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::lock::Mutex;
 use crate::store::StoreError;
 use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};

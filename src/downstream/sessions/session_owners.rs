@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::auth::callers::Callers;
     use crate::auth::identity::Identity;
-    use crate::clock::{Clock, Manual};
+    use crate::base::clock::{Clock, Manual};
     use crate::mcp::version::Era;
     use crate::store::key_value::KeyValue;
     use crate::store::memory::Memory;

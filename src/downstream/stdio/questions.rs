@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::Object;

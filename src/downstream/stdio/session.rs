@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::answer::{answer_to, is_stream};
 use super::message::{StdioMessage, parts, plain_headers};
+use crate::base::lock::Mutex;
 use crate::downstream::body::Body;
 use crate::downstream::dispatch::{self, RequestClient};
 use crate::downstream::durations::{Answered, Asked};
@@ -25,7 +26,6 @@ use crate::downstream::inbound::requester::OwnConnection;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions;
-use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::upstream::http::SessionRefusal;

@@ -10,7 +10,7 @@ use futures_util::stream::StreamExt as _;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::backoff::Backoff;
+use crate::base::backoff::Backoff;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, raw, string};

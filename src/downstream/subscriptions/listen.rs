@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::at_server::{Change, ServerSubscription, Subscriber};
+use crate::base::unfold::Unfold;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::request::Modern;
 use crate::downstream::inbound::requester::Requester;
@@ -28,7 +29,6 @@ use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
-use crate::unfold::Unfold;
 use crate::upstream::{Credentials, Forwarded};
 
 pub(in crate::downstream) async fn answer(

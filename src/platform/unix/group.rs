@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Child;
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The groups that were not killed yet.
 static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::AcquireError;
 
-use crate::lock::Mutex;
-use crate::resizable::{ResizablePermit, ResizableSemaphore};
+use crate::base::lock::Mutex;
+use crate::sharing::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::task::policy::Limit;
 
 /// Permits one leg to be at the server, until it is dropped. It keeps its limiter alive: the next

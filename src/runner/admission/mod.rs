@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use tokio::task::coop::unconstrained;
 
 use super::server::WrappedServer;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::task::policy::{Concurrency, Limit, Rule, Rules};
 use crate::telemetry::counted::Counted;

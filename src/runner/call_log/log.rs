@@ -237,7 +237,7 @@ fn rest_of(
 impl EventLog {
     /// A log in memory that cannot seal.
     pub(super) fn in_memory() -> Self {
-        use crate::clock::{Clock, Manual};
+        use crate::base::clock::{Clock, Manual};
         use crate::store::memory::Memory;
         use crate::store::patience::StorePatience;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The place up to which a reader has read: an entry, and the number of the other events behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

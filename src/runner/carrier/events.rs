@@ -6,7 +6,7 @@ use super::super::outcome;
 use super::super::responder::CallAnswer;
 use super::dispatch::LegOrigin;
 use super::{Audience, CallStage, Carrier, Flow};
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
 use crate::mcp::version::Era;

@@ -10,7 +10,7 @@ use super::super::admission::Admittance;
 use super::super::{leg, taken_up};
 use super::dispatch::{Dispatch, LegOrigin};
 use super::{Audience, Carrier, Flow, RecordedCall, Timer};
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::store::ledger::ApplyError;
 use crate::task::machine::OwnerEvent;

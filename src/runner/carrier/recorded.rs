@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::dispatch::LegOrigin;
 use super::{Carrier, Flow, Timer};
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::SideEffect;
 use crate::mcp::input;
 use crate::mcp::version::Era;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
-use crate::clock::at;
+use crate::base::clock::at;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 use bytes::Bytes;
 
 use super::tools::ToolDurations;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::store::kv::{Kind, Name};
 use crate::task::durations::Durations;
 use crate::task::polling::{PollTerms, interval_ms};

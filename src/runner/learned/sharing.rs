@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::memory::{LearnedPart, name};
 use super::tools::ToolDurations;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::runner::state::Runner;
 use crate::store::{Store, StoreError};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, StorageError};
 
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::platform::files::{create_private_directory, exposed, exposed_directory, private};
 
 /// Why the embedded store could not be opened.

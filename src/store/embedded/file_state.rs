@@ -87,8 +87,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::clock::System;
-    use crate::io_reason::with_causes;
+    use crate::base::clock::System;
+    use crate::base::io_reason::with_causes;
 
     struct TempDirectory(PathBuf);
 

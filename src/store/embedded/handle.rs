@@ -8,7 +8,7 @@ use std::time::Duration;
 use redb::Database;
 
 use super::super::error::StoreError;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The open database, if there is one.
 ///

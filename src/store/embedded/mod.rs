@@ -22,10 +22,10 @@ use super::random::random_bytes;
 use super::{
     Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Write, in_order,
 };
-use crate::caught::{Panicked, caught};
-use crate::clock::Clock;
-use crate::io_reason::with_causes;
-use crate::lock::Mutex;
+use crate::base::caught::{Panicked, caught};
+use crate::base::clock::Clock;
+use crate::base::io_reason::with_causes;
+use crate::base::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{DatabaseFile, FileClaim};
 use handle::{DatabaseHandle, unavailable};

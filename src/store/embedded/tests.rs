@@ -11,7 +11,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, DatabaseError, StorageBackend};
 
 use super::Embedded;
-use crate::clock::Manual;
+use crate::base::clock::Manual;
 use crate::store::error::StoreError;
 use crate::store::{Commit, Nonce, Revision, Store as _, Version, Write};
 use crate::task::id::{Caller, TaskId};

@@ -16,8 +16,8 @@ use super::handle::{DatabaseHandle, failed};
 use super::jobs::{JobOutcome, QueuedJob, WriteJob};
 use super::kv_tables::ClaimOutcome;
 use super::tables::{Tables, compact};
-use crate::clock::Clock;
-use crate::io_reason::io_reason;
+use crate::base::clock::Clock;
+use crate::base::io_reason::io_reason;
 
 /// The state of the writer thread.
 pub(super) struct DatabaseWriter {

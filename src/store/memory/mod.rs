@@ -19,8 +19,8 @@ use super::{
     Beat, ChangeEvent, ChangedTask, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Version,
     Write, in_order,
 };
-use crate::clock::Clock;
-use crate::lock::Mutex;
+use crate::base::clock::Clock;
+use crate::base::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use kv_state::KvState;
 
@@ -380,7 +380,7 @@ fn stored(write: &Write, revision: Revision) -> Stored {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Manual;
+    use crate::base::clock::Manual;
     use crate::store::Nonce;
 
     #[tokio::test]

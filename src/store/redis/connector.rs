@@ -12,7 +12,7 @@ use redis::{
 
 use super::error::RedisOpenError;
 use super::map::RedisServer;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::platform::socket::keepalive;
 
 /// Certificates for the connection to Redis, in PEM.

@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::link::Link;
 use super::open::RedisOptions;
 use super::replies::UNREADABLE;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::store::error::StoreError;
 use crate::store::random::random_bytes;
 

@@ -16,7 +16,7 @@ use super::connector::CONNECT_TIMEOUT;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, LogPosition};
 use super::topology::Topology;
-use crate::backoff::Backoff;
+use crate::base::backoff::Backoff;
 use crate::telemetry::repeats::{OF_OUTAGE, has_room};
 
 /// The follower of the log of the only bucket.

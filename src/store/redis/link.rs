@@ -21,8 +21,8 @@ use super::connector::CONNECT_TIMEOUT;
 use super::keys::slot_of;
 use super::map::RedisServer;
 use super::topology::Topology;
-use crate::connection_threads::PerThread;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
+use crate::net::connection_threads::PerThread;
 
 /// After so many commands in a row without an answer their connection is dropped.
 const UNANSWERED_MAX: u32 = 3;

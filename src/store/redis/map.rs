@@ -6,7 +6,7 @@ use redis::Client;
 use redis::aio::MultiplexedConnection;
 
 use super::keys::SLOTS;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// One Redis server.
 pub(super) struct RedisServer {

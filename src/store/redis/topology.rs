@@ -15,7 +15,7 @@ use super::connector::RedisConnector;
 use super::error::{RedisOpenError, code_in_script};
 use super::map::{Map, RedisServer};
 use super::{cluster, sentinel};
-use crate::backoff::Backoff;
+use crate::base::backoff::Backoff;
 
 /// The current map, and how to renew it.
 pub(super) struct Topology {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
 use super::id::TaskId;
-use crate::backoff;
+use crate::base::backoff;
 
 /// Upper bound of the time for one attempt.
 pub const ATTEMPT_MS: u64 = 10_000;

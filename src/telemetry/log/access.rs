@@ -11,8 +11,8 @@ use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
 use super::values::{is_short_and_plain, last_digits, say, say_plain, whole};
-use crate::clock::wall_ns;
-use crate::printable::short;
+use crate::base::clock::wall_ns;
+use crate::base::printable::short;
 
 /// The target by which a filter selects the lines.
 const TARGET: &str = "raincheck::downstream::access_log";

@@ -8,7 +8,7 @@ use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
-use crate::printable::Escaped;
+use crate::base::printable::Escaped;
 
 /// Writes each field as `name=value`, and the message as it is.
 pub(super) fn fields() -> impl for<'w> FormatFields<'w> + 'static {

@@ -8,7 +8,7 @@ use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::fields::fields;
-use crate::printable::printable_json;
+use crate::base::printable::printable_json;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineForm {

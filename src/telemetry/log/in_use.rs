@@ -8,7 +8,7 @@ use tracing_subscriber::reload::Handle;
 
 use super::form::LineForm;
 use super::output::Output;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// The log, once logging has begun.
 pub(super) static LOG: OnceLock<Log> = OnceLock::new();

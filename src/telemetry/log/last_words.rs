@@ -2,8 +2,8 @@
 
 use super::form::LineForm;
 use super::stamp::Stamp;
+use crate::base::printable::{printable_json, printable_lines};
 use crate::mcp::json::quote;
-use crate::printable::{printable_json, printable_lines};
 
 /// The target by which the line is found, beside its level.
 const TARGET: &str = "raincheck";

@@ -13,10 +13,10 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::repeats::{LINES_DROPPED, Repeats};
-use crate::caught::is_caught;
-use crate::clock::wall_ns;
-use crate::io_reason::io_reason;
-use crate::lock::Mutex;
+use crate::base::caught::is_caught;
+use crate::base::clock::wall_ns;
+use crate::base::io_reason::io_reason;
+use crate::base::lock::Mutex;
 
 mod access;
 mod fields;

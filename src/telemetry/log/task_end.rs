@@ -12,9 +12,9 @@ use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
 use super::values::{say, whole};
-use crate::clock::wall_ns;
+use crate::base::clock::wall_ns;
+use crate::base::printable::{Escaped, printable_json};
 use crate::mcp::json::quote;
-use crate::printable::{Escaped, printable_json};
 use crate::task::id::TaskId;
 use crate::task::view::digits;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 #[derive(Clone, Default)]
 pub(super) struct Written(Arc<Mutex<Vec<u8>>>);

@@ -8,7 +8,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{self, Metric, MetricFamily};
 use prometheus::{Histogram, HistogramOpts, HistogramVec};
 
-use crate::connection_threads::PerThread;
+use crate::net::connection_threads::PerThread;
 
 /// The series of all threads.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::connection_threads::ConnectionThreads;
+    use crate::net::connection_threads::ConnectionThreads;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
     async fn what_the_threads_count_is_summed() {

@@ -15,10 +15,10 @@ use tracing::{info, warn};
 use super::otlp;
 use super::queue::{EndedSpans, SpanQueue, count};
 use super::rejected::rejected;
-use crate::backoff::after_ms;
-use crate::http_address::HttpAddress;
-use crate::io_reason::io_reason;
-use crate::retry_after;
+use crate::base::backoff::after_ms;
+use crate::base::io_reason::io_reason;
+use crate::base::retry_after;
+use crate::net::http_address::HttpAddress;
 
 /// The time within which the collector must answer a batch.
 const PATIENCE: Duration = Duration::from_secs(10);

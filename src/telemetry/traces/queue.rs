@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::otlp;
 use super::span::Span;
-use crate::connection_threads::PerThread;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
+use crate::net::connection_threads::PerThread;
 use crate::telemetry::metrics::METRICS;
 
 /// The most spans of one batch.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::keys;
 use super::span::{Span, SpanKind, cut, room};
 use super::tracer::{are_on, is_sampled, random, tell};
-use crate::clock::wall_ns;
+use crate::base::clock::wall_ns;
 use crate::mcp::trace_context::TraceContext;
 use crate::mcp::trace_id::{SpanId, TraceId};
 use crate::task::state::Task;

@@ -96,7 +96,7 @@ pub(super) fn random<const N: usize>() -> HexId<N> {
 /// Where the system has no random bytes, spans get ids of the clock.
 fn fill(bytes: &mut [u8]) {
     if getrandom::fill(bytes).is_err() {
-        let mut now = crate::clock::wall_ns();
+        let mut now = crate::base::clock::wall_ns();
         for chunk in bytes.chunks_mut(size_of::<u64>()) {
             // Each chunk gets another number, or all ids of one fill would be the same.
             now = now.wrapping_add(1);

@@ -9,7 +9,7 @@ use hyper::header::{HeaderValue, SET_COOKIE};
 use hyper::http::request;
 
 use super::newest::NewestSessions;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::http::cookies::Cookies;
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use tokio_util::task::TaskTracker;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::client_session::cookies::ClientCookies;
 use crate::upstream::client_session::shared::ClientStreams;

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::mcp::sse::SseEvent;

@@ -12,7 +12,7 @@ use hyper::{Response, StatusCode};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse::{Decoder, SseEvent};

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::debug;
 
-use crate::io_reason::io_reason;
-use crate::lock::Mutex;
+use crate::base::io_reason::io_reason;
+use crate::base::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::platform::files::{create_private_directory, is_ours_alone, private};
 use crate::upstream::discovery::discovered::Discovered;

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::result;

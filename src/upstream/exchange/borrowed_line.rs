@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::RESET;

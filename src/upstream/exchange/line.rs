@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;

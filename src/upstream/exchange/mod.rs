@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::base::retry_after::TRIES;
+use crate::base::unfold::Unfold;
 use crate::mcp::error::Failure;
-use crate::retry_after::TRIES;
-use crate::unfold::Unfold;
 use crate::upstream::failures::Postponed;
 use crate::upstream::no_session::SessionError;
 use crate::upstream::port::{Answer, Control, Event, Exchange};

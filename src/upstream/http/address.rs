@@ -9,8 +9,8 @@ use hyper::http::Extensions;
 use hyper::{HeaderMap, Method, Response, StatusCode, Uri};
 use url::Url;
 
-use crate::lock::Mutex;
-use crate::printable::short_bytes;
+use crate::base::lock::Mutex;
+use crate::base::printable::short_bytes;
 use crate::upstream::http::response_body::ResponseBody;
 use crate::upstream::http::same_origin;
 

@@ -17,14 +17,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
+use crate::net::socket;
+use crate::net::tunnel::{Tunnel, UnusableProxy, is_loopback};
 use crate::platform;
 use crate::platform::files::is_socket;
-use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
-use crate::tunnel::{Tunnel, UnusableProxy, is_loopback};
 use crate::upstream::http::http2::first_byte::FirstByte;
 use crate::upstream::http::http2::handshake::{handshake, no_http2};
 use crate::upstream::obstacle::Obstacle;

@@ -8,7 +8,7 @@ use hyper::HeaderMap;
 use hyper::header::{COOKIE, HeaderValue, SET_COOKIE};
 use url::Url;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// How many cookies one session may have, and how long name and value of one may be together.
 const COOKIES_MAX: usize = 16;

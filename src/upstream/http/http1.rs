@@ -9,8 +9,8 @@ use std::time::Duration;
 use hyper::client::conn::http1::SendRequest;
 use tokio::time::Instant;
 
-use crate::connection_threads::PerThread;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
+use crate::net::connection_threads::PerThread;
 use crate::upstream::http::request_body::RequestBody;
 
 /// Common servers close an idle connection after 5 s, so raincheck gives it up before.
@@ -141,7 +141,7 @@ mod tests {
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::connection_threads::ConnectionThreads;
+    use crate::net::connection_threads::ConnectionThreads;
 
     async fn connected(to: &TcpListener, drivers: &TaskTracker) -> SendRequest<RequestBody> {
         let stream = TcpStream::connect(to.local_addr().unwrap()).await.unwrap();

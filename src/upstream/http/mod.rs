@@ -32,10 +32,10 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::connection_threads::PerThread;
-use crate::io_reason::io_reason;
+use crate::base::io_reason::io_reason;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::failure_detail::FailureDetail;
+use crate::net::connection_threads::PerThread;
 use crate::tls::client::is_refused_identity;
 use crate::upstream::failures::{INVALID, RESET, UNREACHABLE};
 use crate::upstream::http::connect::Connector;

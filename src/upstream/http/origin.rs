@@ -10,7 +10,7 @@ use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use url::Url;
 
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;

@@ -10,11 +10,11 @@ use hyper::http::response::Parts;
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
+use crate::base::retry_after;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::failure_detail::FailureDetail;
 use crate::mcp::json::Object;
 use crate::mcp::result;
-use crate::retry_after;
 use crate::upstream::http::address::{self, UnfollowedRedirect};
 use crate::upstream::http::refusal_text::shown;
 use crate::upstream::http::response_body::{ResponseBody, decoded};

@@ -11,8 +11,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
+use crate::base::printable::is_printable;
 use crate::mcp::json::Object;
-use crate::printable::is_printable;
 use crate::upstream::http::markup::without_markup;
 
 /// How many characters are shown.

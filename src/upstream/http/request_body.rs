@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

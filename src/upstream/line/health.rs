@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff;
+use crate::base::backoff;
 
 /// A process that ends within this time, before it answered a single call, has died quickly.
 const QUICK: Duration = Duration::from_secs(10);

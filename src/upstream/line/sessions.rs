@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tracing::info;
 use uuid::Uuid;
 
-use crate::account::Account;
-use crate::lock::Mutex;
+use crate::base::account::Account;
+use crate::base::lock::Mutex;
 use crate::upstream::line::session::LineSession;
 use crate::upstream::pool::UsedUp;
 

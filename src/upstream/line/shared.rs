@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;

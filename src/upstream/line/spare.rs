@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, SendState, WriteError};

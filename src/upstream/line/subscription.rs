@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
+use crate::base::unfold::Unfold;
 use crate::mcp::changes::is_change;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
-use crate::unfold::Unfold;
 use crate::upstream::line::ask::ask;
 use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::pool::{HeldLine, LinePool};

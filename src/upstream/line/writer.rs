@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::line::health::LineHealth;

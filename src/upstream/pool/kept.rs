@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::{FreedSession, Granted, PoolPermits, SessionPermit, UsedUp};
 use crate::upstream::pool::rule::{self, MayAsk, Sharing};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::account::Account;
+use crate::base::account::Account;
 use crate::mcp::version::Era;
 use crate::upstream::port::UpstreamRequest;
 use crate::upstream::translate;

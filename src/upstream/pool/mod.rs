@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use crate::account::Account;
-use crate::lock::Mutex;
+use crate::base::account::Account;
+use crate::base::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::upstream::failures::{IN_USE, UNREACHABLE};
 use crate::upstream::no_session::SessionError;

@@ -10,8 +10,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::account::Account;
-use crate::lock::Mutex;
+use crate::base::account::Account;
+use crate::base::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::rule::{MayAsk, Sharing};

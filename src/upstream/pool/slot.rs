@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::SessionPermit;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::oneshot;
 
-use crate::account::Account;
+use crate::base::account::Account;
 use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::rule::MayAsk;
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::inflight::Inflight;

@@ -21,7 +21,7 @@ use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::sse::events::{SseEvents, SseItem};
 use crate::upstream::sse::poster::Poster;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::failures::OTHER_ORIGIN;
 use crate::upstream::http::RequestBody;

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use crate::io_reason::io_reason;
-use crate::lock::Mutex;
+use crate::base::io_reason::io_reason;
+use crate::base::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::platform::child::{is_out_of_room, separate};
 use crate::platform::group::Group;

@@ -2,7 +2,7 @@
 
 use tracing::warn;
 
-use crate::printable::printable;
+use crate::base::printable::printable;
 use crate::upstream::envelope_scan::EnvelopeScan;
 use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::server_message;

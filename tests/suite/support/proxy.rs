@@ -26,7 +26,7 @@ pub(crate) struct Config {
     is_log_piped: bool,
     /// The command that runs raincheck, where another process does.
     below: Vec<String>,
-    /// Where the first process crashes, see `src/failpoint.rs`.
+    /// Where the first process crashes, see `src/base/failpoint.rs`.
     pub(crate) crash: Option<String>,
 }
 

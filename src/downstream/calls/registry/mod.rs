@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::lock::Mutex;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
-use crate::lock::Mutex;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{quote, string};
 use crate::runner::client_note::Leaving;

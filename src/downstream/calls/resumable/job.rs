@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::kept;
 use super::registry::Registration;
 use super::resumable_call::{CANCELLED_PATIENCE, KeptAs, ResumableCall, ServerOfCall, cancel_of};
-use crate::clock::at;
+use crate::base::clock::at;
 use crate::downstream::calls::cancel::cancelled_elsewhere;
 use crate::downstream::calls::item::StreamItem;
 use crate::downstream::calls::registry::CallKind;

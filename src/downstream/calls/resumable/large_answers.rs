@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::store::kv::Name;
 
 /// Answers up to this size are always kept for the whole retention.

@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response};
 use tokio::time::Instant;
 
+use crate::base::unfold::Unfold as _;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response;
@@ -22,7 +23,6 @@ use crate::runner::call_log::standing::CallStanding;
 use crate::store::StoreError;
 use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
-use crate::unfold::Unfold as _;
 
 mod connected;
 mod event_id;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::event_id::event_id;
 use super::event_source::{EventSource, FoundEvents};
 use super::takeover::Takeover;
+use crate::base::unfold::Unfold;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
 use crate::downstream::proxy::Proxy;
 use crate::mcp::sse;
@@ -20,7 +21,6 @@ use crate::runner::call_log::pace::{PacedReader, ReadPlace};
 use crate::runner::call_log::recent::RecentEvents;
 use crate::task::id::TaskId;
 use crate::task::log_terms::LogTerms;
-use crate::unfold::Unfold;
 
 /// When a client whose connection was cut should come back.
 pub(super) const RETRY_MS: u64 = 1000;

@@ -7,8 +7,8 @@ use std::sync::{Arc, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::large_answers::LargeAnswers;
+use crate::base::lock::Mutex;
 use crate::downstream::calls::registry::CallEntry;
-use crate::lock::Mutex;
 use crate::runner::call_log::recent::RecentEvents;
 use crate::store::kv::Name;
 

@@ -10,6 +10,7 @@ use hyper::Response;
 use super::job;
 use super::reader::LogReader;
 use super::resumable_call::{ResumableCall, Waiting};
+use crate::base::unfold::Unfold as _;
 use crate::downstream::body::Body;
 use crate::downstream::calls::item::StreamItem;
 use crate::downstream::inbound::requester::Requester;
@@ -19,7 +20,6 @@ use crate::downstream::outbound::stream::{
 };
 use crate::downstream::proxy::Proxy;
 use crate::task::id::TaskId;
-use crate::unfold::Unfold as _;
 
 /// Responds with one JSON body where the answer comes soon, else with a stream, which the client can resume
 /// if its call is resumable. `usual`: how long the head waits for a client that takes large events.

@@ -9,6 +9,7 @@ use hyper::Response;
 use super::session::Session;
 use super::translate;
 use super::watch::SessionWatch;
+use crate::base::unfold::Unfold;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response;
@@ -18,7 +19,6 @@ use crate::downstream::subscriptions::at_server::{Change, ServerSubscription, Su
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
-use crate::unfold::Unfold;
 
 pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session) -> Response<Body> {
     // Begun first, so that no change of the session is missed.

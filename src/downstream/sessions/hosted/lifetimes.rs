@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::store::kv::Name;
 use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;

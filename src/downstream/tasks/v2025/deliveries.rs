@@ -7,8 +7,8 @@ use std::sync::{Arc, MutexGuard};
 use tokio::sync::Notify;
 
 use super::question::SessionQuestion;
+use crate::base::lock::Mutex;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::Status;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// Tools that are remembered. For others raincheck asks the server.
 const TOOLS_MAX: usize = 1024;

@@ -2,8 +2,8 @@
 //! wait for each other, and for its memory to come from another core.
 
 use super::super::stamp::Stamp;
-use crate::connection_threads::{PerThread, THREADS_MAX};
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
+use crate::net::connection_threads::{PerThread, THREADS_MAX};
 
 /// A thread hands over what it has from so many bytes on.
 pub(super) const GATHERED_MAX: usize = 4 << 10;

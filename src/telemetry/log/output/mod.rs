@@ -17,7 +17,7 @@ use tracing::warn;
 
 use self::gathered::{ALL_GATHERED_MAX, Gathered, GatheredLines};
 use super::super::repeats::LINES_DROPPED;
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::platform::files::is_pipe;
 use crate::platform::pipe::{AT_ONCE, has_room, never_waits, wait_for_room, write_error};
 use crate::telemetry::metrics::METRICS;

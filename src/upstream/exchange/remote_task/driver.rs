@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::backoff::Backoff;
-use crate::lock::Mutex;
+use crate::base::backoff::Backoff;
+use crate::base::lock::Mutex;
+use crate::base::unfold::Unfold;
 use crate::mcp::error::Failure;
 use crate::telemetry::metrics::METRICS;
-use crate::unfold::Unfold;
 use crate::upstream::exchange::remote_task::followed::FollowedTask;
 use crate::upstream::exchange::remote_task::status_message::StatusMessage;
 use crate::upstream::exchange::remote_task::{

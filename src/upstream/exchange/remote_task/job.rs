@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::{info, warn};
 
-use crate::backoff::spread;
+use crate::base::backoff::spread;
 use crate::jobs::arguments::HelperUse;
 use crate::jobs::document::{Document, as_text};
 use crate::jobs::job_call::JobCall;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::upstream::message::{cancelled, response};
 use crate::upstream::port::{Answer, Control};

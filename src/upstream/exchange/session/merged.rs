@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::at;
+use crate::base::clock::at;
+use crate::base::unfold::Unfold;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::unfold::Unfold;
 use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::failures::RESET;
 use crate::upstream::port::Event;

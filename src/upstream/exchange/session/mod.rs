@@ -8,9 +8,9 @@ use hyper::header::HeaderValue;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
+use crate::base::unfold::Unfold as _;
 use crate::mcp::version::Era;
-use crate::unfold::Unfold as _;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::exchange::session::call::{CallStream, SessionCall};
 use crate::upstream::exchange::session::control::{CallResumePoint, CallUnderway, SessionControl};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use crate::failpoint::{Point, hit};
+use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
 use crate::upstream::exchange::session::call::{SessionCall, StreamRead};
 use crate::upstream::failures::RESET;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::upstream::http::http1::IDLE;
 use crate::upstream::single_flight::SingleFlight;
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::json::{Object, set};
 use crate::mcp::meta::PROGRESS_TOKEN;

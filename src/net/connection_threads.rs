@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use crate::io_reason::io_reason;
-use crate::lock::Mutex;
+use crate::base::io_reason::io_reason;
+use crate::base::lock::Mutex;
 use crate::platform::pipe::blocking_threads;
 
 /// The most connection threads of a process.

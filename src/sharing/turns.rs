@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::resizable::{ResizablePermit, ResizableSemaphore};
-use crate::shares::{Share, Shares};
+use crate::sharing::resizable::{ResizablePermit, ResizableSemaphore};
+use crate::sharing::shares::{Share, Shares};
 use crate::task::id::Caller;
 
 /// The turns of one kind of work.

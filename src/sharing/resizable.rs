@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// A fair semaphore. Taking and returning a permit takes no lock beyond the semaphore's own.
 #[derive(Debug)]

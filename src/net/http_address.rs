@@ -19,9 +19,9 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::public_address::is_public;
+use crate::net::public_address::is_public;
+use crate::net::tunnel::{Tunnel, UnusableProxy};
 use crate::tls::kept::Kept;
-use crate::tunnel::{Tunnel, UnusableProxy};
 
 /// A larger response head is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;

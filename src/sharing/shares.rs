@@ -4,9 +4,9 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::account::Account;
-use crate::lock::Mutex;
-use crate::prehashed::PrehashedMap;
+use crate::base::account::Account;
+use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::Caller;
 
 /// The share that each caller has now of one thing that all callers need.

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::lock::Mutex;
+use crate::base::lock::Mutex;
 
 /// Stamps records and decides deadlines and expiry.
 pub trait Clock: Debug + Send + Sync {

@@ -1,0 +1,13 @@
+//! Small things that any part may need: time, locks, texts for people, crashes at named places. Nothing here knows MCP.
+
+pub mod account;
+pub mod backoff;
+pub mod caught;
+pub mod clock;
+pub mod failpoint;
+pub mod io_reason;
+pub mod lock;
+pub mod prehashed;
+pub mod printable;
+pub mod retry_after;
+pub mod unfold;

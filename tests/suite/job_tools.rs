@@ -26,6 +26,7 @@ in_both_eras!(
     a_status_tool_may_take_its_time,
     two_starts_may_name_one_job,
     a_start_with_a_key_is_sent_again,
+    a_job_that_takes_too_long_is_cancelled,
     an_answer_without_a_job_is_the_result,
     the_rule_sets_what_the_client_leaves_out,
     the_list_says_that_the_result_comes_by_itself,
@@ -343,6 +344,22 @@ async fn two_starts_may_name_one_job(era: Era) {
     for task in [one, other] {
         client.until(&task, "completed").await;
     }
+}
+
+async fn a_job_that_takes_too_long_is_cancelled(era: Era) {
+    let upstream = Upstream::with_jobs(era).await;
+    let config = Config::auto("1s").terms("max_duration = \"2s\"");
+    let proxy = config.section("[jobs]", RULE).start(&upstream.url()).await;
+    let rig = Rig { proxy, upstream };
+    let client = rig.client();
+    let task = start(&client).await;
+    let error = &client.until(&task, "failed").await["error"];
+    assert_eq!(error["data"]["io.raincheck/reason"], "deadline", "{error}");
+    rig.upstream.until_started("job_cancel").await;
+    assert_eq!(
+        rig.upstream.last_arguments("job_cancel"),
+        json!({"job_id": "a"})
+    );
 }
 
 async fn a_start_with_a_key_is_sent_again(era: Era) {

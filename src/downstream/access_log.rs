@@ -15,7 +15,7 @@ use crate::mcp::json::Object;
 use crate::mcp::trace_context::ToldTrace;
 use crate::mcp::trace_id::TraceId;
 use crate::task::id::{Caller, TaskId};
-use crate::telemetry::log::{AccessLine, are_requests_logged};
+use crate::telemetry::log::{AccessRecord, are_requests_logged};
 
 /// The status in the line of a message whose client went away before the answer began, as nginx logs it. No client gets this
 /// status.
@@ -99,7 +99,7 @@ impl Drop for Accessed<'_> {
         let client = client.and_then(|client| client.label.as_deref());
         let trace = self.trace.map(|trace| trace.to_string());
         let task = self.task.map(|task| task.short() + "..");
-        let line = AccessLine {
+        let line = AccessRecord {
             method: &self.method,
             name: &self.name,
             status: self.status,

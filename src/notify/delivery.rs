@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::receiver::Attempt;
 use crate::store::ledger::Ledger;
-use crate::store::outbox::{Claim, OutboxQueue};
+use crate::store::outbox::{NoticeLease, OutboxQueue};
 use crate::task::machine::TaskEvent;
 use crate::task::notices::{Notice, NoticeEvent, Notices, ReceiverId, is_in_time};
 use crate::task::state::Task;
@@ -48,14 +48,14 @@ pub(super) async fn tell<T: Teller>(
 ) {
     let told = stream::unfold(queue, |mut queue| async {
         let next = tokio::select! {
-            // Biased: after `stop`, claims that are in the queue are still tried while `LAST` runs.
+            // Biased: after `stop`, leases that are in the queue are still tried while `LAST` runs.
             biased;
             next = queue.recv() => next,
             () = stop.cancelled() => None,
         };
-        next.map(|claim| (claim, queue))
+        next.map(|lease| (lease, queue))
     });
-    let telling = told.for_each_concurrent(T::AT_ONCE, |claim| tell_of(&*teller, &ledger, claim));
+    let telling = told.for_each_concurrent(T::AT_ONCE, |lease| tell_of(&*teller, &ledger, lease));
     tokio::pin!(telling);
     tokio::select! {
         () = &mut telling => {}
@@ -66,20 +66,20 @@ pub(super) async fn tell<T: Teller>(
     }
 }
 
-/// Notifies the receiver of one task, notice by notice, as long as the claim of this replica holds.
-async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, claim: Claim) {
-    let receiver = claim.receiver;
-    // A claim that waited for too long costs nothing: a sweep finds the notice again.
-    if !is_in_time(claim.look_ms, ledger.now_ms()) {
+/// Notifies the receiver of one task, notice by notice, as long as the lease of this replica holds.
+async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, lease: NoticeLease) {
+    let receiver = lease.receiver;
+    // A lease that waited for too long costs nothing: a sweep finds the notice again.
+    if !is_in_time(lease.look_ms, ledger.now_ms()) {
         return;
     }
-    // A failed read needs no retry here: the claim runs out, and a sweep finds the notice again.
-    let Ok(Some(mut loaded)) = ledger.load(claim.task).await else {
+    // A failed read needs no retry here: the lease runs out, and a sweep finds the notice again.
+    let Ok(Some(mut loaded)) = ledger.load(lease.task).await else {
         return;
     };
-    // The notice was settled, or is claimed by another replica.
+    // The notice was settled, or is leased by another replica.
     let notices = loaded.task.notices_of(receiver);
-    if notices.and_then(Notices::look_ms) != Some(claim.look_ms) {
+    if notices.and_then(Notices::look_ms) != Some(lease.look_ms) {
         return;
     }
     while let Some((event, delivery)) = next(teller, ledger, receiver, &loaded.task).await {
@@ -88,7 +88,7 @@ async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, claim: Claim) {
             NoticeEvent::Failed { .. } | NoticeEvent::Postponed { .. }
         );
         let event = TaskEvent::Notice(receiver, event);
-        // If the commit fails, the claim runs out, and a sweep finds the notice again.
+        // If the commit fails, the lease runs out, and a sweep finds the notice again.
         let Ok((after, _)) = ledger.apply(&loaded, event).await else {
             // The attempt was made, so it counts, although the record does not have it.
             count(delivery);
@@ -116,7 +116,7 @@ fn count(delivery: Option<Delivery>) {
     }
 }
 
-/// Tries the first notice. `None`: there is none, or the claim leaves no time for it.
+/// Tries the first notice. `None`: there is none, or the lease leaves no time for it.
 async fn next<T: Teller>(
     teller: &T,
     ledger: &Ledger,

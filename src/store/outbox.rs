@@ -14,28 +14,28 @@ use crate::task::state::Task;
 /// The most tasks that wait for the job of one receiver.
 const WAITING_MAX: usize = 256;
 
-/// A sweep claims no notice where more tasks wait: the claim would run out before its turn.
+/// A sweep takes no notice where more tasks wait: the lease would run out before its turn.
 const SWEPT_MAX: usize = 16;
 
-/// The claim of the first notice of one receiver. The record is read when its turn comes: it may be large.
+/// The lease of the first notice of one receiver. The record is read when its turn comes: it may be large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
+pub struct NoticeLease {
     pub task: TaskId,
     pub receiver: ReceiverId,
-    /// The end of the claim, which also distinguishes it from the claims of other replicas.
+    /// The end of the lease, which also distinguishes it from the leases of other replicas.
     pub look_ms: u64,
 }
 
 /// The queues of the jobs, by receiver.
 #[derive(Debug, Clone, Default)]
 pub struct Outbox {
-    queues: Arc<BTreeMap<ReceiverId, mpsc::Sender<Claim>>>,
+    queues: Arc<BTreeMap<ReceiverId, mpsc::Sender<NoticeLease>>>,
     /// The queue of all subscriptions of clients, where clients can subscribe.
-    subscriptions: Option<mpsc::Sender<Claim>>,
+    subscriptions: Option<mpsc::Sender<NoticeLease>>,
 }
 
 /// The tasks that one receiver must be notified of.
-pub type OutboxQueue = mpsc::Receiver<Claim>;
+pub type OutboxQueue = mpsc::Receiver<NoticeLease>;
 
 /// The queues of all receivers.
 pub type OutboxQueues = BTreeMap<ReceiverId, OutboxQueue>;
@@ -76,7 +76,7 @@ impl Outbox {
         (outbox, waiting)
     }
 
-    fn queue(&self, receiver: ReceiverId) -> Option<&mpsc::Sender<Claim>> {
+    fn queue(&self, receiver: ReceiverId) -> Option<&mpsc::Sender<NoticeLease>> {
         if receiver.is_subscription() {
             self.subscriptions.as_ref()
         } else {
@@ -94,11 +94,11 @@ impl Outbox {
         }
     }
 
-    /// Hands the claimed notice over to the job of this receiver. Without room, a sweep finds the notice when its claim is over.
+    /// Hands the notice over to the job of this receiver. Without room, a sweep finds the notice when its lease is over.
     pub fn hand_over(&self, task: &Task, receiver: ReceiverId) {
         let look_ms = task.notices_of(receiver).and_then(Notices::look_ms);
         if let (Some(queue), Some(look_ms)) = (self.queue(receiver), look_ms) {
-            let _ = queue.try_send(Claim {
+            let _ = queue.try_send(NoticeLease {
                 task: task.id,
                 receiver,
                 look_ms,
@@ -149,8 +149,8 @@ mod tests {
         }
         let mut queue = queues.remove(&receiver).unwrap();
         assert_eq!(queue.len(), WAITING_MAX);
-        let claim = queue.try_recv().unwrap();
-        assert_eq!(Some(claim.look_ms), ended.look_ms());
+        let lease = queue.try_recv().unwrap();
+        assert_eq!(Some(lease.look_ms), ended.look_ms());
         drop(queue);
         assert_eq!(outbox.room(receiver), Room::Unknown);
     }

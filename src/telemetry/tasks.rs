@@ -3,7 +3,7 @@
 use tracing::{debug, info, warn};
 
 use super::events;
-use super::log::TaskEndLine;
+use super::log::TaskEndRecord;
 use super::metrics::METRICS;
 use super::seconds::seconds;
 use super::tool::{with_label, with_label_of};
@@ -121,7 +121,7 @@ fn ended(before: Option<&Task>, task: &Task) {
     }
     let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
     let trace = task.trace.as_deref().map(|trace| trace.trace.to_string());
-    let line = TaskEndLine {
+    let line = TaskEndRecord {
         task: task.id,
         tool: &task.name,
         outcome: word,

@@ -55,7 +55,7 @@ impl Pin {
     }
 
     /// Applies `of` to what is held, if that is of the kind.
-    pub(super) fn held<T: Pinned, R>(&self, of: impl FnOnce(&T) -> Option<R>) -> Option<R> {
+    pub(super) fn with<T: Pinned, R>(&self, of: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         let held = self.0.lock();
         let pinned: &dyn Any = &**held.as_ref()?;
         of(pinned.downcast_ref()?)

@@ -1,7 +1,7 @@
 //! The place of a call at the server, which it has before anything is sent.
 
 use crate::mcp::version::Era;
-use crate::upstream::line::pool::HeldLine;
+use crate::upstream::line::pool::PooledLine;
 use crate::upstream::pool::SlotUse;
 use crate::upstream::sessions::session::ServerSession;
 
@@ -19,7 +19,7 @@ pub(super) enum SeatPlace {
     Any,
     /// A session, which is started with the call if it is not there yet.
     Session(SlotUse<ServerSession>),
-    Line(HeldLine),
+    Line(PooledLine),
 }
 
 impl Seat {

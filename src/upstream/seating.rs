@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use crate::mcp::version::Era;
 use crate::upstream::discovery::discovered::DiscoverError;
-use crate::upstream::line::pool::HeldLine;
+use crate::upstream::line::pool::PooledLine;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::message::may_ask;
 use crate::upstream::no_session::SessionError;
@@ -38,7 +38,7 @@ enum SeatStage {
     Session(PoolWait<ServerSession>),
     Line(Era, PoolWait<SharedLine>),
     /// A process or a stream is started.
-    Starting(Era, BoxFuture<'static, Result<HeldLine, SessionError>>),
+    Starting(Era, BoxFuture<'static, Result<PooledLine, SessionError>>),
 }
 
 /// The reason why a call waits.
@@ -98,8 +98,8 @@ impl Upstream {
                 };
                 let (pool, key) = (lines.pool(), PoolKey::of(era, request));
                 match pool.place(&key, asks) {
-                    Placing::Now(slot) => match pool.held(slot, request.credentials.as_ref()) {
-                        Ok(held) => Ok(Seat::new(era, SeatPlace::Line(held))),
+                    Placing::Now(slot) => match pool.pooled(slot, request.credentials.as_ref()) {
+                        Ok(pooled) => Ok(Seat::new(era, SeatPlace::Line(pooled))),
                         Err(start) => Err(SeatStage::Starting(era, start)),
                     },
                     Placing::Waits(wait) => Err(SeatStage::Line(era, wait)),
@@ -138,14 +138,14 @@ impl SeatWait {
                     let ServerTransport::Lines(lines) = self.upstream.transport() else {
                         return Ok(Seat::anywhere(era));
                     };
-                    match lines.pool().held(slot, self.request.credentials.as_ref()) {
-                        Ok(held) => return Ok(Seat::new(era, SeatPlace::Line(held))),
+                    match lines.pool().pooled(slot, self.request.credentials.as_ref()) {
+                        Ok(pooled) => return Ok(Seat::new(era, SeatPlace::Line(pooled))),
                         Err(start) => SeatStage::Starting(era, start),
                     }
                 }
                 SeatStage::Starting(era, start) => {
                     return match start.await {
-                        Ok(held) => Ok(Seat::new(*era, SeatPlace::Line(held))),
+                        Ok(pooled) => Ok(Seat::new(*era, SeatPlace::Line(pooled))),
                         // The exchange asks again after the pause.
                         Err(SessionError::Later(_)) => Ok(Seat::anywhere(*era)),
                         Err(SessionError::Failed(failure)) => Err(Event::Failed(failure)),

@@ -119,10 +119,10 @@ impl Server {
         request: UpstreamRequest,
         place: SeatPlace,
     ) -> Exchange {
-        let (slot, held) = match place {
+        let (slot, pooled) = match place {
             SeatPlace::Any => (None, None),
             SeatPlace::Session(slot) => (Some(slot), None),
-            SeatPlace::Line(held) => (None, Some(held)),
+            SeatPlace::Line(pooled) => (None, Some(pooled)),
         };
         match (self.transport(), era) {
             (ServerTransport::Posts(http_server), Era::Modern) => {
@@ -137,7 +137,7 @@ impl Server {
             (ServerTransport::Lines(lines), era) => {
                 match request.pin.as_ref().and_then(borrowed_line::line) {
                     Some(own) => borrowed_line::begin(own, request),
-                    None => line::begin(Arc::clone(lines.pool()), era, request, held),
+                    None => line::begin(Arc::clone(lines.pool()), era, request, pooled),
                 }
             }
         }

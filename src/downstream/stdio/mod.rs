@@ -167,16 +167,16 @@ impl Client {
         let bytes_max = &self.proxy.live;
         loop {
             match next_line(&mut input, bytes_max.body_bytes_max()).await {
-                Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
-                Ok(Line::Whole(line)) => {
+                Ok(StdioFrame::Whole(line)) if line.trim_ascii().is_empty() => {}
+                Ok(StdioFrame::Whole(line)) => {
                     let _ = ahead.send(line.into()).await;
                 }
-                Ok(Line::TooLong(id)) => {
+                Ok(StdioFrame::TooLong(id)) => {
                     let error = RpcError::invalid_request("Invalid request: the line is too long");
                     let id = id.as_deref().unwrap_or("null");
                     self.say(Rpc::error(id, &error).json).await;
                 }
-                Ok(Line::End) | Err(_) => return,
+                Ok(StdioFrame::End) | Err(_) => return,
             }
         }
     }
@@ -337,14 +337,17 @@ impl Client {
     }
 }
 
-enum Line {
+enum StdioFrame {
     Whole(Vec<u8>),
     /// The line was read to its end and dropped. The id of the request, if it is one.
     TooLong(Option<Box<str>>),
     End,
 }
 
-async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) -> io::Result<Line> {
+async fn next_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    bytes_max: usize,
+) -> io::Result<StdioFrame> {
     let mut line = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     let read = (&mut *input)
@@ -352,11 +355,11 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) ->
         .read_until(b'\n', &mut line)
         .await?;
     if read == 0 {
-        return Ok(Line::End);
+        return Ok(StdioFrame::End);
     }
     // The last line of the input may come without a line end.
     if line.ends_with(b"\n") || line.len() < bytes_max {
-        return Ok(Line::Whole(line));
+        return Ok(StdioFrame::Whole(line));
     }
     let begin = line.get(..unread::LOOKED_AT).unwrap_or(&line).to_vec();
     loop {
@@ -367,7 +370,7 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) ->
             .read_until(b'\n', &mut line)
             .await?;
         if read == 0 || line.ends_with(b"\n") {
-            return Ok(Line::TooLong(unread::id_of(&begin, &line)));
+            return Ok(StdioFrame::TooLong(unread::id_of(&begin, &line)));
         }
     }
 }

@@ -106,12 +106,12 @@ pub(super) fn check_access(file: &std::fs::File) -> io::Result<()> {
 ///
 /// The process id is a hint for the user. The lock on the database file is what excludes a second process.
 #[derive(Debug)]
-pub(super) struct FileClaim {
+pub(super) struct PidFile {
     path: PathBuf,
     pid_file: PathBuf,
 }
 
-impl FileClaim {
+impl PidFile {
     pub(super) fn new(path: &Path) -> Self {
         let mut pid_file = OsString::from(path);
         pid_file.push(".pid");

@@ -9,7 +9,7 @@ use std::path::Path;
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{EmbeddedOpenError, FileClaim, FileState};
+use super::file::{EmbeddedOpenError, FileState, PidFile};
 use super::{Embedded, tables, undamaged};
 use crate::platform::files::{exposed, exposed_directory, private};
 
@@ -56,7 +56,7 @@ impl Embedded {
             },
             // The file was not closed cleanly. A start repairs it; this check must not change it.
             Err(DatabaseError::RepairAborted) => Ok(FileState::Free),
-            Err(error) => match FileClaim::new(path).explain(error) {
+            Err(error) => match PidFile::new(path).explain(error) {
                 EmbeddedOpenError::InUse { holder, .. } => Ok(FileState::InUse(holder)),
                 error @ (EmbeddedOpenError::Format(_)
                 | EmbeddedOpenError::Damaged(_)

@@ -27,7 +27,7 @@ use crate::base::clock::Clock;
 use crate::base::io_reason::with_causes;
 use crate::base::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
-use file::{DatabaseFile, FileClaim};
+use file::{DatabaseFile, PidFile};
 use handle::{DatabaseHandle, unavailable};
 use jobs::{JobAnswer, QueuedJob, WriteJob};
 use tables::TableEdit;
@@ -92,16 +92,16 @@ impl Embedded {
     }
 
     fn open_file(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, EmbeddedOpenError> {
-        let claim = FileClaim::new(path);
+        let pid_file = PidFile::new(path);
         let file = DatabaseFile::new(path);
-        let mut database = file.open().map_err(|error| claim.explain(error))?;
+        let mut database = file.open().map_err(|error| pid_file.explain(error))?;
         // Only after the open, because the lock on the file shows that no other process has it.
-        claim.write_pid();
-        if claim.file_bytes() >= file::LARGE {
+        pid_file.write_pid();
+        if pid_file.file_bytes() >= file::LARGE {
             let compacted = tables::compact(&mut database, clock.now_ms());
             compacted.map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         }
-        Self::start(database, clock, path, move || file.open(), Some(claim))
+        Self::start(database, clock, path, move || file.open(), Some(pid_file))
     }
 
     /// Opens one of several files that share a caller key, and moves into it what the other files hold whose
@@ -123,10 +123,10 @@ impl Embedded {
         caller_key: &[u8; 32],
         clock: Arc<dyn Clock>,
     ) -> Result<Self, EmbeddedOpenError> {
-        let claim = FileClaim::new(path);
+        let pid_file = PidFile::new(path);
         let file = DatabaseFile::new(path);
-        let database = file.open().map_err(|error| claim.explain(error))?;
-        claim.write_pid();
+        let database = file.open().map_err(|error| pid_file.explain(error))?;
+        pid_file.write_pid();
         // A new file would get a random caller key from `start`.
         tables::prepare(&database, caller_key)
             .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
@@ -140,7 +140,7 @@ impl Embedded {
                 tracing::warn!(file = %other.display(), error = %with_causes(&error), "the tasks of an earlier process cannot be read");
             }
         }
-        Self::start(database, clock, path, move || file.open(), Some(claim))
+        Self::start(database, clock, path, move || file.open(), Some(pid_file))
     }
 
     /// A store without a file and without fsync, for property tests, which would wait for the disk.
@@ -161,7 +161,7 @@ impl Embedded {
         clock: Arc<dyn Clock>,
         path: &Path,
         reopen: impl FnMut() -> Result<Database, redb::DatabaseError> + Send + 'static,
-        claim: Option<FileClaim>,
+        pid_file: Option<PidFile>,
     ) -> Result<Self, EmbeddedOpenError> {
         let key = random_bytes().map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         let caller_key = tables::prepare(&database, &key)
@@ -178,7 +178,7 @@ impl Embedded {
             clock: Arc::clone(&clock),
             changes: sender,
             reopen: Box::new(reopen),
-            claim,
+            pid_file,
             reclaimable: 0,
         };
         let thread = std::thread::Builder::new()

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::super::ChangeEvent;
 use super::answers::WriteAnswers;
-use super::file::{FileClaim, LARGE};
+use super::file::{LARGE, PidFile};
 use super::handle::{DatabaseHandle, failed};
 use super::jobs::{JobOutcome, QueuedJob, WriteJob};
 use super::kv_tables::ClaimOutcome;
@@ -25,7 +25,7 @@ pub(super) struct DatabaseWriter {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) changes: broadcast::Sender<ChangeEvent>,
     pub(super) reopen: Box<dyn FnMut() -> Result<Database, redb::DatabaseError> + Send>,
-    pub(super) claim: Option<FileClaim>,
+    pub(super) pid_file: Option<PidFile>,
     /// Bytes of large values that became free, less those written, since the last compaction.
     pub(super) reclaimable: u64,
 }
@@ -41,8 +41,8 @@ impl DatabaseWriter {
         }
         // The file is closed before its hint goes, so that a process that finds it locked can name this one.
         self.database.clear();
-        if let Some(claim) = self.claim {
-            claim.remove_pid();
+        if let Some(pid_file) = self.pid_file {
+            pid_file.remove_pid();
         }
     }
 
@@ -86,7 +86,7 @@ impl DatabaseWriter {
             return;
         }
         // A store in memory has no file that could become shorter.
-        let Some(file) = self.claim.as_ref().map(FileClaim::file_bytes) else {
+        let Some(file) = self.pid_file.as_ref().map(PidFile::file_bytes) else {
             return;
         };
         if self.reclaimable < file / 2 {
@@ -182,7 +182,7 @@ fn write(
                     value,
                     expires_ms,
                     ..
-                } => match tables.kv.claim(*name, value, *expires_ms, now_ms)? {
+                } => match tables.kv.pid_file(*name, value, *expires_ms, now_ms)? {
                     ClaimOutcome::Written => {
                         changed = true;
                         JobOutcome::Claimed(None)

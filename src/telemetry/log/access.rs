@@ -33,7 +33,7 @@ pub fn are_requests_logged() -> bool {
 
 /// A message of a client whose answer begins.
 #[derive(Debug, Clone, Copy)]
-pub struct AccessLine<'l> {
+pub struct AccessRecord<'l> {
     /// As the client wrote it, and so is the name.
     pub method: &'l str,
     /// The tool.
@@ -51,7 +51,7 @@ pub struct AccessLine<'l> {
     pub task: &'l str,
 }
 
-impl AccessLine<'_> {
+impl AccessRecord<'_> {
     pub fn write(&self) {
         if let Some(log) = LOG.get() {
             let now_ns = wall_ns();
@@ -215,7 +215,7 @@ mod tests {
             ),
         ] {
             for form in [LineForm::Text, LineForm::Coloured, LineForm::Json] {
-                let line = AccessLine {
+                let line = AccessRecord {
                     method: "tools/call",
                     name,
                     status: 200,

@@ -37,20 +37,20 @@ where
 struct PrintableLines<W>(W);
 
 impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for PrintableLines<W> {
-    type Writer = PrintableLine<W::Writer>;
+    type Writer = PrintableRecord<W::Writer>;
 
     fn make_writer(&'w self) -> Self::Writer {
-        PrintableLine(self.0.make_writer())
+        PrintableRecord(self.0.make_writer())
     }
 
     fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> Self::Writer {
-        PrintableLine(self.0.make_writer_for(metadata))
+        PrintableRecord(self.0.make_writer_for(metadata))
     }
 }
 
-struct PrintableLine<W>(W);
+struct PrintableRecord<W>(W);
 
-impl<W: io::Write> io::Write for PrintableLine<W> {
+impl<W: io::Write> io::Write for PrintableRecord<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match str::from_utf8(line) {
             Ok(text) => self.0.write_all(printable_json(text).as_bytes())?,

@@ -30,12 +30,12 @@ mod values;
 #[cfg(test)]
 mod written;
 
-pub use access::{AccessLine, are_requests_logged};
+pub use access::{AccessRecord, are_requests_logged};
 use form::{LineForm, layer};
 use in_use::{LOG, Log};
 pub use last_words::plain;
 use output::Output;
-pub use task_end::TaskEndLine;
+pub use task_end::TaskEndRecord;
 
 /// The settings of the log.
 #[derive(Debug, Clone)]
@@ -85,17 +85,17 @@ const TWICE: &str = "logging was set up twice";
 struct LogWriters(&'static Output);
 
 impl<'w> MakeWriter<'w> for LogWriters {
-    type Writer = EventLine;
+    type Writer = EventRecord;
 
-    fn make_writer(&'w self) -> EventLine {
-        EventLine {
+    fn make_writer(&'w self) -> EventRecord {
+        EventRecord {
             output: self.0,
             say: Output::say_now,
         }
     }
 
-    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> EventLine {
-        EventLine {
+    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> EventRecord {
+        EventRecord {
             output: self.0,
             say: match metadata.name() {
                 LINES_DROPPED => Output::say_in_any_case,
@@ -106,12 +106,12 @@ impl<'w> MakeWriter<'w> for LogWriters {
 }
 
 /// The way of one event: a whole line at a time.
-struct EventLine {
+struct EventRecord {
     output: &'static Output,
     say: fn(&Output, &[u8]),
 }
 
-impl io::Write for EventLine {
+impl io::Write for EventRecord {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         (self.say)(self.output, line);
         Ok(line.len())

@@ -32,7 +32,7 @@ pub(super) fn ask(filter: &Targets) {
 
 /// The end of a task, for its line.
 #[derive(Debug, Clone, Copy)]
-pub struct TaskEndLine<'l> {
+pub struct TaskEndRecord<'l> {
     pub task: TaskId,
     pub tool: &'l str,
     pub outcome: &'l str,
@@ -56,7 +56,7 @@ pub struct TaskEndLine<'l> {
     pub announced: bool,
 }
 
-impl TaskEndLine<'_> {
+impl TaskEndRecord<'_> {
     pub fn write(&self) {
         if !PASSES.load(Ordering::Relaxed) {
             return;
@@ -197,7 +197,7 @@ mod tests {
     use crate::telemetry::seconds::seconds;
 
     /// The line without its time, as an event of the same fields is written.
-    fn as_event(form: LineForm, line: &TaskEndLine<'_>) -> (String, String) {
+    fn as_event(form: LineForm, line: &TaskEndRecord<'_>) -> (String, String) {
         let written = Written::default();
         let to = written.clone();
         let log = Registry::default().with(layer(form, move || to.clone()));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn it_looks_like_every_other_line() {
-        let plain = TaskEndLine {
+        let plain = TaskEndRecord {
             task: TaskId::random(),
             tool: "echo",
             outcome: "completed",
@@ -241,7 +241,7 @@ mod tests {
             job: "",
             announced: true,
         };
-        let strange = TaskEndLine {
+        let strange = TaskEndRecord {
             tool: "a \"b\\c\n\x1b[2J\u{9b}\u{e4}",
             reason: "deadline",
             took_ms: 2_000,
@@ -260,7 +260,7 @@ mod tests {
             }
         }
         let mut out = GatheredLines::default();
-        let of_job = TaskEndLine {
+        let of_job = TaskEndRecord {
             job: "j \"1\"",
             ..plain
         };

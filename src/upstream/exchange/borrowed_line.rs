@@ -142,5 +142,5 @@ pub(in crate::upstream) fn pin(session: Arc<LineSession>) -> Pin {
 
 /// The client's own line that the pin leads to.
 pub(in crate::upstream) fn line(pin: &Pin) -> Option<Arc<LineSession>> {
-    pin.held(|ClientLine(session)| Some(Arc::clone(session)))
+    pin.with(|ClientLine(session)| Some(Arc::clone(session)))
 }

@@ -14,7 +14,7 @@ use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::line::ask::ask;
 use crate::upstream::line::event::LineEvent;
-use crate::upstream::line::pool::{HeldLine, LinePool};
+use crate::upstream::line::pool::{LinePool, PooledLine};
 use crate::upstream::line::shared::{LineTicket, SharedLine};
 use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
@@ -36,16 +36,16 @@ pub(in crate::upstream) fn begin(
     pool: Arc<LinePool>,
     era: Era,
     request: UpstreamRequest,
-    held: Option<HeldLine>,
+    pooled: Option<PooledLine>,
 ) -> Exchange {
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
-        key: match &held {
-            Some(held) => held.key().clone(),
+        key: match &pooled {
+            Some(pooled) => pooled.key().clone(),
             None => PoolKey::of(era, &request),
         },
-        held,
+        pooled,
         pool,
         era,
         request,
@@ -89,14 +89,14 @@ struct LineRequest {
     request: UpstreamRequest,
     key: PoolKey,
     /// The line that the call has before it is sent.
-    held: Option<HeldLine>,
+    pooled: Option<PooledLine>,
     underway: CurrentLine,
 }
 
 /// A request under way. When it is dropped, its place on the line is free.
 struct OnLine {
     ticket: LineTicket,
-    _held: HeldLine,
+    _pooled: PooledLine,
 }
 
 impl RequestTransport for LineRequest {
@@ -112,8 +112,8 @@ impl RequestTransport for LineRequest {
             MayAsk::Never
         };
         for _ in 0..LINES_MAX {
-            let held = self.line(asks).await?;
-            let line = &held.session;
+            let pooled = self.line(asks).await?;
+            let line = &pooled.session;
             if self.era == Era::Legacy
                 && let Some(level) = &self.request.log_level
             {
@@ -139,7 +139,7 @@ impl RequestTransport for LineRequest {
             ticket.send(text).await;
             return Ok(OnLine {
                 ticket,
-                _held: held,
+                _pooled: pooled,
             });
         }
         Err(failed(UNREACHABLE))
@@ -174,36 +174,36 @@ impl RequestTransport for LineRequest {
 
 impl LineRequest {
     /// The line that the request's pin holds, or one from the pool.
-    async fn line(&mut self, asks: MayAsk) -> Result<HeldLine, Untaken> {
+    async fn line(&mut self, asks: MayAsk) -> Result<PooledLine, Untaken> {
         let pinned = self
             .request
             .pin
             .as_ref()
-            .and_then(|pin| pin.held(|line: &PinnedLine| Some(line.0.also())));
-        if let Some(held) = pinned
-            && held.session.is_open()
+            .and_then(|pin| pin.with(|line: &PinnedLine| Some(line.0.also())));
+        if let Some(pooled) = pinned
+            && pooled.session.is_open()
         {
-            return Ok(held);
+            return Ok(pooled);
         }
         let credentials = self.request.credentials.as_ref();
-        let held = match self.held.take() {
-            Some(held) => held,
+        let pooled = match self.pooled.take() {
+            Some(pooled) => pooled,
             None => self.pool.get(&self.key, asks, credentials).await?,
         };
         Ok(match &self.request.pin {
             Some(pin) => {
                 // Later requests about a task of the server's own need the process that runs it.
-                let also = held.also();
-                pin.hold(PinnedLine(held));
+                let also = pooled.also();
+                pin.hold(PinnedLine(pooled));
                 also
             }
-            None => held,
+            None => pooled,
         })
     }
 }
 
 /// A line that several requests of one call use.
-struct PinnedLine(HeldLine);
+struct PinnedLine(PooledLine);
 
 impl Pinned for PinnedLine {
     fn is_a_clients(&self) -> bool {

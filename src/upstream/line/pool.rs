@@ -17,12 +17,12 @@ use crate::upstream::line::source::LineSource;
 use crate::upstream::line::spare::{HandoverListener, Heard, Spare, SpareFor, SpareSlot};
 use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::{
-    Held, IDLE, MayAsk, Placing, PoolKey, PoolLimits, SessionPermit, SessionPool, SlotUse, Started,
-    UsedUp,
+    IDLE, MayAsk, Placing, PoolKey, PoolLimits, Pooled, SessionPermit, SessionPool, SlotUse,
+    Started, UsedUp,
 };
 
 /// A line in use.
-pub(in crate::upstream) type HeldLine = Held<SharedLine>;
+pub(in crate::upstream) type PooledLine = Pooled<SharedLine>;
 
 /// All lines to one server.
 #[derive(Debug)]
@@ -59,14 +59,14 @@ impl LinePool {
         key: &PoolKey,
         asks: MayAsk,
         credentials: Option<&Credentials>,
-    ) -> Result<HeldLine, SessionError> {
+    ) -> Result<PooledLine, SessionError> {
         let start = self.starting(key, credentials);
         let has_spare = self.spare_place.fits(spare_for(key));
         let make_room = |_: &SessionPool<SharedLine>, used_up| self.make_room(used_up);
         let getting = self.lines.get(key, asks, has_spare, make_room, start);
-        let held = getting.await?;
-        held.session.writer().renew(credentials);
-        Ok(held)
+        let pooled = getting.await?;
+        pooled.session.writer().renew(credentials);
+        Ok(pooled)
     }
 
     /// The right to use a line of that key, or a position among those that wait for it.
@@ -77,24 +77,24 @@ impl LinePool {
     }
 
     /// The line of that place. `Err`: it is not there yet, and is started.
-    pub(in crate::upstream) fn held(
+    pub(in crate::upstream) fn pooled(
         self: &Arc<Self>,
         slot: SlotUse<SharedLine>,
         credentials: Option<&Credentials>,
-    ) -> Result<HeldLine, BoxFuture<'static, Result<HeldLine, SessionError>>> {
-        let slot = match slot.held() {
-            Ok(held) => {
-                held.session.writer().renew(credentials);
-                return Ok(held);
+    ) -> Result<PooledLine, BoxFuture<'static, Result<PooledLine, SessionError>>> {
+        let slot = match slot.pooled() {
+            Ok(pooled) => {
+                pooled.session.writer().renew(credentials);
+                return Ok(pooled);
             }
             Err(slot) => slot,
         };
         let start = self.starting(slot.key(), credentials);
         let (lines, credentials) = (Arc::clone(&self.lines), credentials.cloned());
         Err(Box::pin(async move {
-            let held = lines.start_in(slot, start).await?;
-            held.session.writer().renew(credentials.as_ref());
-            Ok(held)
+            let pooled = lines.start_in(slot, start).await?;
+            pooled.session.writer().renew(credentials.as_ref());
+            Ok(pooled)
         }))
     }
 

@@ -12,7 +12,7 @@ use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::line::ask::ask;
 use crate::upstream::line::event::{LineEvent, LineNotice};
-use crate::upstream::line::pool::{HeldLine, LinePool};
+use crate::upstream::line::pool::{LinePool, PooledLine};
 use crate::upstream::line::shared::LineTicket;
 use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
 use crate::upstream::pool::{MayAsk, PoolKey};
@@ -44,7 +44,7 @@ struct LineSubscription {
 /// A line that is held while its changes are received.
 struct OpenLine {
     changes: LineChanges,
-    _held: HeldLine,
+    _pooled: PooledLine,
 }
 
 enum LineChanges {
@@ -81,7 +81,7 @@ impl Unfold for LineSubscription {
 }
 
 impl LineSubscription {
-    async fn line(&self, key: &PoolKey) -> Option<HeldLine> {
+    async fn line(&self, key: &PoolKey) -> Option<PooledLine> {
         let credentials = self.request.credentials.as_ref();
         self.pool.get(key, MayAsk::Never, credentials).await.ok()
     }
@@ -91,8 +91,8 @@ impl LineSubscription {
         match self.era? {
             Era::Modern => {
                 let key = PoolKey::new(Era::Modern, self.request.caller, "{}");
-                let held = self.line(&key).await?;
-                let mut ticket = held.session.open(MayAsk::Never)?;
+                let pooled = self.line(&key).await?;
+                let mut ticket = pooled.session.open(MayAsk::Never)?;
                 // The server keeps a subscription until it is cancelled.
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.request.filter)];
@@ -105,13 +105,13 @@ impl LineSubscription {
                 ticket.send(text).await;
                 Some(OpenLine {
                     changes: LineChanges::Modern(ticket),
-                    _held: held,
+                    _pooled: pooled,
                 })
             }
             Era::Legacy => {
                 let key = PoolKey::legacy(self.request.caller, &capabilities);
-                let held = self.line(&key).await?;
-                let line = &held.session;
+                let pooled = self.line(&key).await?;
+                let line = &pooled.session;
                 // Before the requests below, so that a change right after the server's answer is not missed.
                 let notices = line.notices()?;
                 let described = line.described.get()?;
@@ -132,7 +132,7 @@ impl LineSubscription {
                     .push_back(ListenEvent::Acknowledged(wanted.honoured()));
                 Some(OpenLine {
                     changes: LineChanges::Legacy(notices, wanted),
-                    _held: held,
+                    _pooled: pooled,
                 })
             }
         }

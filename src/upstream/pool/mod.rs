@@ -31,7 +31,7 @@ pub(in crate::upstream) use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::{Granted, PoolPermits};
 pub(in crate::upstream) use crate::upstream::pool::permits::{PoolLimits, SessionPermit, UsedUp};
 pub(in crate::upstream) use crate::upstream::pool::rule::{MayAsk, Questions, Sharing};
-pub(in crate::upstream) use crate::upstream::pool::slot::{Held, PooledSession, SlotUse};
+pub(in crate::upstream) use crate::upstream::pool::slot::{Pooled, PooledSession, SlotUse};
 use crate::upstream::pool::waiting::WantedSession;
 
 /// An unused session is ended after this.
@@ -98,7 +98,7 @@ impl<S: PooledSession> SessionPool<S> {
         has_spare: bool,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, SessionError>
+    ) -> Result<Pooled<S>, SessionError>
     where
         F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
@@ -114,7 +114,7 @@ impl<S: PooledSession> SessionPool<S> {
         self: &Arc<Self>,
         key: &PoolKey,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, SessionError>
+    ) -> Result<Pooled<S>, SessionError>
     where
         F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
@@ -127,9 +127,9 @@ impl<S: PooledSession> SessionPool<S> {
     /// A new session in place of one that the server has lost: the request that has its turn keeps it.
     pub(in crate::upstream) async fn restart<F>(
         self: &Arc<Self>,
-        lost: Held<S>,
+        lost: Pooled<S>,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, SessionError>
+    ) -> Result<Pooled<S>, SessionError>
     where
         F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
@@ -203,13 +203,13 @@ impl<S: PooledSession> SessionPool<S> {
         self: &Arc<Self>,
         slot: SlotUse<S>,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, SessionError>
+    ) -> Result<Pooled<S>, SessionError>
     where
         F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
         if let Some(session) = slot.slot.session.get() {
             let session = Arc::clone(session);
-            return Ok(Held { session, slot });
+            return Ok(Pooled { session, slot });
         }
         // Set before the job runs: a caller that leaves in between must not free this place, in which a session is
         // about to be started.
@@ -240,12 +240,12 @@ impl<S: PooledSession> SessionPool<S> {
         let session = starting
             .await
             .map_err(|_| SessionError::Failed(UNREACHABLE))??;
-        Ok(Held { session, slot })
+        Ok(Pooled { session, slot })
     }
 
     /// Gives the session to no other call. Its permit comes back at once, even if a call still uses the session.
-    pub(in crate::upstream) fn forget(&self, held: &Held<S>) {
-        self.kept.lock().forget(&held.slot.slot);
+    pub(in crate::upstream) fn forget(&self, pooled: &Pooled<S>) {
+        self.kept.lock().forget(&pooled.slot.slot);
     }
 
     /// Returns `true` if the caller has a session, or one is being started for it.

@@ -109,9 +109,9 @@ impl<S: PooledSession> SlotUse<S> {
     }
 
     /// The session, if it is there.
-    pub(in crate::upstream) fn held(self) -> Result<Held<S>, Self> {
+    pub(in crate::upstream) fn pooled(self) -> Result<Pooled<S>, Self> {
         match self.slot.session.get().filter(|it| it.is_open()) {
-            Some(session) => Ok(Held {
+            Some(session) => Ok(Pooled {
                 session: Arc::clone(session),
                 slot: self,
             }),
@@ -147,12 +147,12 @@ impl<S: PooledSession> Drop for SlotUse<S> {
 
 /// A session in use. Dropped when its request is over.
 #[derive(Debug)]
-pub(in crate::upstream) struct Held<S: PooledSession> {
+pub(in crate::upstream) struct Pooled<S: PooledSession> {
     pub(in crate::upstream) session: Arc<S>,
     pub(super) slot: SlotUse<S>,
 }
 
-impl<S: PooledSession> Held<S> {
+impl<S: PooledSession> Pooled<S> {
     pub(in crate::upstream) fn key(&self) -> &PoolKey {
         &self.slot.slot.key
     }

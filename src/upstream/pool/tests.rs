@@ -50,7 +50,7 @@ fn key(caller: u8) -> PoolKey {
     PoolKey::new(Era::Legacy, [caller; 16], "{}")
 }
 
-async fn get(pool: &FakePool, caller: u8) -> Result<Held<FakeSession>, SessionError> {
+async fn get(pool: &FakePool, caller: u8) -> Result<Pooled<FakeSession>, SessionError> {
     let there = Arc::clone(pool);
     let start = move |permit| async move {
         let permit = if let Some(permit) = permit {
@@ -158,7 +158,7 @@ async fn a_call_that_waits_gets_the_session_that_another_gives_back() {
 async fn a_session_that_is_given_back_makes_room_for_another_caller_that_waits() {
     let pool = pool(Sharing::Never, 2);
     let [one, two] = [get(&pool, 1).await.unwrap(), get(&pool, 1).await.unwrap()];
-    let [of_one, of_two] = [&one, &two].map(|held| Arc::clone(&held.session));
+    let [of_one, of_two] = [&one, &two].map(|pooled| Arc::clone(&pooled.session));
     let mut waiting = Box::pin(get(&pool, 2));
     assert!(futures_util::poll!(&mut waiting).is_pending());
     drop(one);
@@ -167,10 +167,10 @@ async fn a_session_that_is_given_back_makes_room_for_another_caller_that_waits()
     assert!(of_two.is_open(), "one was enough");
     waiting.await.unwrap();
     // A request that wants no session of a key waits for a permit alone.
-    let held = get(&pool, 1).await.unwrap();
+    let pooled = get(&pool, 1).await.unwrap();
     let mut permit = Box::pin(pool.permit(None, |_, _| false));
     assert!(futures_util::poll!(&mut permit).is_pending());
-    drop(held);
+    drop(pooled);
     assert!(permit.await.is_ok() && !of_two.is_open());
 }
 
@@ -207,7 +207,7 @@ async fn a_caller_that_has_its_share_makes_room_of_its_own() {
             permit: Some(permit.await?),
         })
     };
-    let held = pool
+    let pooled = pool
         .get(
             &declared,
             MayAsk::Maybe,
@@ -216,23 +216,24 @@ async fn a_caller_that_has_its_share_makes_room_of_its_own() {
             start,
         )
         .await;
-    assert!(held.is_ok() && of_other.is_open());
+    assert!(pooled.is_ok() && of_other.is_open());
 }
 
 #[tokio::test]
 async fn a_caller_that_has_its_share_of_processes_shares_them() {
     let pool = pool_with_shares(Sharing::AtTheLimit, 4, Some(2));
-    let mut held = Vec::new();
+    let mut pooled = Vec::new();
     for _ in 0..3 {
-        held.push(get(&pool, 1).await.unwrap());
+        pooled.push(get(&pool, 1).await.unwrap());
     }
-    let shared = held
+    let shared = pooled
         .iter()
-        .filter(|h| Arc::ptr_eq(&h.session, &held[0].session));
+        .filter(|h| Arc::ptr_eq(&h.session, &pooled[0].session));
     assert_eq!(shared.count(), 2);
     let other = get(&pool, 2).await.unwrap();
     assert!(
-        held.iter()
+        pooled
+            .iter()
             .all(|h| !Arc::ptr_eq(&h.session, &other.session))
     );
 }
@@ -243,13 +244,13 @@ async fn an_idle_session_ends_and_one_that_is_lost_is_started_anew() {
     let lost = get(&pool, 1).await.unwrap();
     pool.forget(&lost);
     // Its permit is free although a call still uses the session.
-    let held = get(&pool, 1).await.unwrap();
-    assert!(!Arc::ptr_eq(&lost.session, &held.session));
+    let pooled = get(&pool, 1).await.unwrap();
+    assert!(!Arc::ptr_eq(&lost.session, &pooled.session));
     tokio::time::advance(IDLE).await;
     pool.close_idle();
-    assert!(held.session.is_open());
-    let also = held.also();
-    drop(held);
+    assert!(pooled.session.is_open());
+    let also = pooled.also();
+    drop(pooled);
     tokio::time::advance(IDLE).await;
     pool.close_idle();
     assert!(also.session.is_open());

@@ -54,7 +54,7 @@ pub(in crate::upstream) fn to_client(lease: SessionLease) -> Pin {
 
 /// Cancelled when the client ends the session that the pin holds. For any other pin, never.
 pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
-    let ended = pin.held(|held: &PinnedSession| match held {
+    let ended = pin.with(|held: &PinnedSession| match held {
         PinnedSession::Own(_) => None,
         PinnedSession::Client(lease) => Some(lease.session.ended()),
     });
@@ -63,12 +63,12 @@ pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
 
 /// The session that the pin holds, for one more request.
 pub(in crate::upstream) fn session(pin: &Pin) -> Option<SessionLease> {
-    pin.held(|held: &PinnedSession| Some(held.lease().also()))
+    pin.with(|held: &PinnedSession| Some(held.lease().also()))
 }
 
 /// The session that the pin holds, to look at.
 pub(in crate::upstream) fn session_of(pin: &Pin) -> Option<Arc<ServerSession>> {
-    pin.held(|held: &PinnedSession| Some(Arc::clone(&held.lease().session)))
+    pin.with(|held: &PinnedSession| Some(Arc::clone(&held.lease().session)))
 }
 
 /// A pin to a session that another process opened.

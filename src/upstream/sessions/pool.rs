@@ -16,7 +16,7 @@ use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::{
-    Held, MayAsk, Placing, PoolKey, PoolLimits, SessionPermit, SessionPool, Sharing, SlotUse,
+    MayAsk, Placing, PoolKey, PoolLimits, Pooled, SessionPermit, SessionPool, Sharing, SlotUse,
     Started,
 };
 use crate::upstream::sessions::proof;
@@ -51,7 +51,7 @@ pub(in crate::upstream) struct SessionLease {
     pub(in crate::upstream) session: Arc<ServerSession>,
     pool: Arc<HttpSessionPool>,
     /// `None` for a session that is not of the pool.
-    held: Option<Held<ServerSession>>,
+    pooled: Option<Pooled<ServerSession>>,
     closes_session: bool,
 }
 
@@ -95,7 +95,7 @@ impl HttpSessionPool {
     ) -> Result<SessionLease, SessionError> {
         loop {
             let start = self.start(key, credentials);
-            let held = self
+            let pooled = self
                 .sessions
                 .get(
                     key,
@@ -105,8 +105,8 @@ impl HttpSessionPool {
                     start,
                 )
                 .await?;
-            held.session.renew(credentials);
-            let lease = self.lease(held);
+            pooled.session.renew(credentials);
+            let lease = self.lease(pooled);
             if proof::is_usable(&lease.session).await {
                 return Ok(lease);
             }
@@ -133,9 +133,9 @@ impl HttpSessionPool {
     ) -> Result<SessionLease, SessionError> {
         let key = slot.key().clone();
         let start = self.start(&key, credentials);
-        let held = self.sessions.start_in(slot, start).await?;
-        held.session.renew(credentials);
-        let lease = self.lease(held);
+        let pooled = self.sessions.start_in(slot, start).await?;
+        pooled.session.renew(credentials);
+        let lease = self.lease(pooled);
         if proof::is_usable(&lease.session).await {
             return Ok(lease);
         }
@@ -171,10 +171,10 @@ impl HttpSessionPool {
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, SessionError> {
         // Taken out of the lease, whose drop would give the place to another call.
-        let held = lost.as_mut().and_then(|lost| lost.held.take());
+        let pooled = lost.as_mut().and_then(|lost| lost.pooled.take());
         let start = self.start(key, credentials);
-        let started = match held {
-            Some(held) => self.sessions.restart(held, start).await,
+        let started = match pooled {
+            Some(pooled) => self.sessions.restart(pooled, start).await,
             None => self.sessions.start(key, start).await,
         };
         Ok(self.lease(started?))
@@ -194,11 +194,11 @@ impl HttpSessionPool {
         self.sessions.sharing() == Sharing::Never
     }
 
-    fn lease(self: &Arc<Self>, held: Held<ServerSession>) -> SessionLease {
+    fn lease(self: &Arc<Self>, pooled: Pooled<ServerSession>) -> SessionLease {
         SessionLease {
-            session: Arc::clone(&held.session),
+            session: Arc::clone(&pooled.session),
             pool: Arc::clone(self),
-            held: Some(held),
+            pooled: Some(pooled),
             closes_session: self.is_exclusive(),
         }
     }
@@ -239,7 +239,7 @@ impl HttpSessionPool {
         SessionLease {
             session,
             pool: Arc::clone(self),
-            held: None,
+            pooled: None,
             // The session is the client's own: only its DELETE ends it at the server.
             closes_session: false,
         }
@@ -263,7 +263,7 @@ impl HttpSessionPool {
         Some(SessionLease {
             session: Arc::new(session),
             pool: Arc::clone(self),
-            held: None,
+            pooled: None,
             closes_session: !handover.shared,
         })
     }
@@ -323,7 +323,7 @@ impl SessionLease {
         Self {
             session: Arc::clone(&self.session),
             pool: Arc::clone(&self.pool),
-            held: self.held.as_ref().map(Held::also),
+            pooled: self.pooled.as_ref().map(Pooled::also),
             closes_session: false,
         }
     }
@@ -331,12 +331,12 @@ impl SessionLease {
     /// The call has its answer: a session of the pool is free for the next call.
     pub(in crate::upstream) fn give_back(mut self) {
         // A session without a place in the pool has no next call, so it is closed all the same.
-        self.closes_session &= self.held.is_none();
+        self.closes_session &= self.pooled.is_none();
     }
 
     fn forget(&self) {
-        if let Some(held) = &self.held {
-            self.pool.sessions.forget(held);
+        if let Some(pooled) = &self.pooled {
+            self.pool.sessions.forget(pooled);
         }
     }
 }

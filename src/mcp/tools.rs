@@ -171,12 +171,38 @@ fn arguments(schema: &Object<'_>) -> Box<[ToolArgument]> {
     all.collect()
 }
 
-fn kind(property: &RawValue) -> ArgumentKind {
-    let property = Object::parse(property.get()).unwrap_or_default();
-    match property.get_str("type").as_deref() {
-        Some("string") => ArgumentKind::Text,
-        Some("integer" | "number") => ArgumentKind::Number,
-        Some("array") => ArgumentKind::List,
+/// Returns the type that a schema allows beside null: optional arguments are often written as a choice of both.
+fn kind(schema: &RawValue) -> ArgumentKind {
+    let schema = Object::parse(schema.get()).unwrap_or_default();
+    if let Some(one) = schema.get_str("type") {
+        return kind_of(&one);
+    }
+    let list = |key: &str| -> Vec<&RawValue> {
+        let all = schema.get(key);
+        all.and_then(|all| serde_json::from_str(all.get()).ok())
+            .unwrap_or_default()
+    };
+    let types = list("type");
+    let types = types.iter().filter_map(|it| string(it));
+    let choices = [list("anyOf"), list("oneOf")].concat();
+    let choices = choices.iter().filter_map(|choice| {
+        let choice = Object::parse(choice.get()).ok()?;
+        // A choice without a type allows anything.
+        let name = choice.get_str("type").map(Cow::into_owned);
+        Some(Cow::Owned(name.unwrap_or_default()))
+    });
+    let mut others = types.chain(choices).filter(|name| name != "null");
+    match (others.next(), others.next()) {
+        (Some(one), None) => kind_of(&one),
+        _ => ArgumentKind::Other,
+    }
+}
+
+fn kind_of(name: &str) -> ArgumentKind {
+    match name {
+        "string" => ArgumentKind::Text,
+        "integer" | "number" => ArgumentKind::Number,
+        "array" => ArgumentKind::List,
         _ => ArgumentKind::Other,
     }
 }
@@ -215,4 +241,35 @@ fn is_token(text: &str) -> bool {
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_that_may_be_null_has_the_type_beside_it() {
+        for (schema, wanted) in [
+            (r#"{"type": "string"}"#, ArgumentKind::Text),
+            (r#"{"type": ["array", "null"]}"#, ArgumentKind::List),
+            (
+                r#"{"anyOf": [{"type": "integer"}, {"type": "null"}]}"#,
+                ArgumentKind::Number,
+            ),
+            (
+                r#"{"oneOf": [{"type": "null"}, {"type": "string"}]}"#,
+                ArgumentKind::Text,
+            ),
+            (r#"{"type": ["string", "integer"]}"#, ArgumentKind::Other),
+            (
+                r#"{"anyOf": [{"type": "string"}, {}]}"#,
+                ArgumentKind::Other,
+            ),
+            (r#"{"anyOf": 7, "type": null}"#, ArgumentKind::Other),
+            ("true", ArgumentKind::Other),
+        ] {
+            let schema = RawValue::from_string(schema.to_owned()).unwrap();
+            assert_eq!(kind(&schema), wanted, "{schema}");
+        }
+    }
 }

@@ -182,7 +182,7 @@ fn write(
                     value,
                     expires_ms,
                     ..
-                } => match tables.kv.pid_file(*name, value, *expires_ms, now_ms)? {
+                } => match tables.kv.claim(*name, value, *expires_ms, now_ms)? {
                     ClaimOutcome::Written => {
                         changed = true;
                         JobOutcome::Claimed(None)

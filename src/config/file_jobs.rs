@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::scalar::{FromText, names, optional, scalar, word};
 use crate::jobs::words::Meaning;
-use crate::jobs::{JobPolls, Lives, PollUnit};
+use crate::jobs::{Lives, PollUnit};
 
 /// A tool that starts jobs, and the tools about them.
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -77,30 +77,30 @@ pub(super) struct WrittenAcceptor {
     pub(super) means: Option<Meaning>,
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenPolls {
-    #[serde(deserialize_with = "scalar")]
-    pub(super) first: Duration,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) max: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) first: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) max: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     pub(super) from: Option<String>,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) unit: PollUnit,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) lost_after: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) unit: Option<PollUnit>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) lost_after: Option<Duration>,
 }
 
-impl Default for WrittenPolls {
-    fn default() -> Self {
-        let usual = JobPolls::default();
+impl WrittenPolls {
+    /// Returns these, and the others where nothing is written here.
+    pub(super) fn or(&self, other: Self) -> Self {
         Self {
-            first: usual.first,
-            max: usual.max,
-            from: None,
-            unit: PollUnit::Seconds,
-            lost_after: usual.lost_after,
+            first: self.first.or(other.first),
+            max: self.max.or(other.max),
+            from: self.from.clone().or(other.from),
+            unit: self.unit.or(other.unit),
+            lost_after: self.lost_after.or(other.lost_after),
         }
     }
 }

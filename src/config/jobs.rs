@@ -11,7 +11,7 @@ use super::presets;
 use super::problem::Problem;
 use crate::jobs::document::JobSource;
 use crate::jobs::words::{Acceptor, JobWords, Meaning, WordTest};
-use crate::jobs::{Helper, JobPolls, JobResult, JobRule};
+use crate::jobs::{Helper, JobPolls, JobResult, JobRule, PollUnit};
 use crate::task::glob::Glob;
 use crate::task::job_rules::{JobRules, JobStart};
 
@@ -173,21 +173,24 @@ impl Entry {
     }
 
     fn polls(&self, written: WrittenPolls) -> Result<JobPolls, Problem> {
-        if written.first < POLL_MIN || written.max < written.first {
+        let usual = JobPolls::default();
+        let from = self.optional_pointer("poll.from", written.from)?;
+        let unit = written.unit.unwrap_or(PollUnit::Seconds);
+        let polls = JobPolls {
+            first: written.first.unwrap_or(usual.first),
+            max: written.max.unwrap_or(usual.max),
+            from: from.map(|from| (from, unit)),
+            lost_after: written.lost_after.unwrap_or(usual.lost_after),
+        };
+        if polls.first < POLL_MIN || polls.max < polls.first {
             let text = "must be from \"500ms\" up, and max not shorter than first";
             return Err(self.refused("poll", text));
         }
-        if written.lost_after <= written.max {
+        if polls.lost_after <= polls.max {
             let text = "is not longer than poll.max: a job would be lost by one check that fails";
             return Err(self.refused("poll.lost_after", text));
         }
-        let from = self.optional_pointer("poll.from", written.from)?;
-        Ok(JobPolls {
-            first: written.first,
-            max: written.max,
-            from: from.map(|from| (from, written.unit)),
-            lost_after: written.lost_after,
-        })
+        Ok(polls)
     }
 }
 

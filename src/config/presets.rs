@@ -5,7 +5,7 @@ use figment::Figment;
 use figment::providers::{Format as _, Toml};
 use serde::Deserialize;
 
-use super::file_jobs::{Job, WrittenPolls};
+use super::file_jobs::Job;
 
 /// The rules for one server.
 #[derive(Deserialize)]
@@ -41,7 +41,8 @@ pub(super) fn entries(mut job: Job) -> Result<Vec<Job>, (&'static str, String)> 
     let hide = std::mem::take(&mut job.hide);
     let poll = std::mem::take(&mut job.poll);
     if job != Job::default() {
-        let text = "stands beside hide and poll only: write the entry out, from src/config/presets.toml, to change more";
+        let text =
+            "stands beside hide and poll only; to change more, write the entry out without it";
         return Err(("preset", text.to_owned()));
     }
     let all = presets();
@@ -53,9 +54,7 @@ pub(super) fn entries(mut job: Job) -> Result<Vec<Job>, (&'static str, String)> 
     let mut entries = preset.jobs;
     for entry in &mut entries {
         entry.hide |= hide;
-        if poll != WrittenPolls::default() {
-            entry.poll = poll.clone();
-        }
+        entry.poll = poll.or(std::mem::take(&mut entry.poll));
     }
     Ok(entries)
 }
@@ -67,11 +66,16 @@ mod tests {
     #[test]
     fn a_preset_takes_pauses_and_hides_and_nothing_else() {
         let job = |text: &str| -> Job { Figment::from(Toml::string(text)).extract().unwrap() };
-        let first = presets().remove(0).name;
-        let preset = format!("preset = {first:?}\n");
-        let with = format!("{preset}hide = true\npoll = {{ first = \"9s\" }}");
+        let preset = "preset = \"heygen\"\n";
+        let with = format!("{preset}hide = true\npoll = {{ first = \"2s\" }}");
+        let own = presets()
+            .into_iter()
+            .find(|it| it.name == "heygen")
+            .unwrap();
+        let own = own.jobs[0].poll.max.unwrap();
         for entry in entries(job(&with)).unwrap() {
-            assert!(entry.hide && entry.poll.first.as_secs() == 9);
+            let poll = entry.poll;
+            assert!(entry.hide && poll.first.unwrap().as_secs() == 2 && poll.max == Some(own));
         }
         let (setting, text) = entries(job(&format!("{preset}start = \"a\""))).unwrap_err();
         assert!(
@@ -80,7 +84,7 @@ mod tests {
         );
         let (_, text) = entries(job("preset = \"nobody\"")).unwrap_err();
         assert!(
-            text.contains("there are") && text.contains(&first),
+            text.contains("there are") && text.contains("heygen"),
             "{text}"
         );
     }

@@ -78,7 +78,14 @@ pub fn unfit_jobs(rules: &Rules, tools: &Tools) -> impl Iterator<Item = String> 
                 Ok(call) => call,
                 Err(why) => return Some(format!("{place} is off for {tool:?}: {why}")),
             };
-            let (tool, argument) = call.unknown_arguments(tool, tools).next()?;
+            let listed = tools.get(tool).map_or(&[][..], |tool| &tool.arguments);
+            let mut dispatch = start
+                .arguments
+                .keys()
+                .filter(|name| !listed.is_empty() && listed.iter().all(|it| *it.name != ***name));
+            let of_start = dispatch.next().map(|name| (tool, name.as_str()));
+            let (tool, argument) =
+                of_start.or_else(|| call.unknown_arguments(tool, tools).next())?;
             Some(format!("{place}: {tool:?} has no argument {argument:?}"))
         })
     })

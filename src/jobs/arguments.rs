@@ -9,7 +9,7 @@ use crate::jobs::document::{Document, as_text};
 use crate::jobs::id_argument::ID;
 use crate::jobs::job_call::JobCall;
 use crate::jobs::reading::JobHandle;
-use crate::jobs::{Helper, JobResult};
+use crate::jobs::{Helper, JobResult, Lives};
 use crate::mcp::json::{Object, Writer, prepend, set};
 use crate::mcp::tools::ArgumentKind;
 
@@ -26,18 +26,32 @@ impl JobCall {
     /// Those of the client keep their bytes. `None`: nothing changes.
     pub fn start_params(&self, params: &str) -> Option<String> {
         let given = Object::parse(params).ok()?;
-        let arguments = given.get("arguments").map_or("{}", RawValue::get);
+        let arguments = arguments_of(&given);
         let members = Object::parse(arguments).ok()?;
-        let fixed = self.rule.set.iter();
-        let fixed = fixed.map(|(name, value)| (name.as_str(), value.to_string()));
-        let key = self.rule.key.as_deref().zip(self.key.as_deref());
-        let key = key.map(|(name, key)| (name, Value::from(key).to_string()));
-        let missing = fixed.chain(key).filter(|(name, _)| !members.contains(name));
-        let with_missing = missing.fold(None, |text: Option<String>, (name, json)| {
+        let missing = self.rule.set.iter();
+        let missing = missing.filter(|(name, _)| !members.contains(name));
+        let mut changed = missing.fold(None, |text: Option<String>, (name, value)| {
             let text = text.as_deref().unwrap_or(arguments);
-            Some(prepend(text, name, &json))
+            Some(prepend(text, name, &value.to_string()))
         });
-        set(params, "arguments", &with_missing?).ok()
+        if let Some((name, key)) = self.rule.key.as_deref().zip(self.key.as_deref())
+            && !has_key(&members, name)
+        {
+            let text = changed.as_deref().unwrap_or(arguments);
+            changed = Some(set(text, name, &Value::from(key).to_string()).ok()?);
+        }
+        set(params, "arguments", &changed?).ok()
+    }
+
+    /// Returns `true` if the server recognizes the start of this call when it comes again, wherever the job lives that it starts.
+    pub fn has_key(&self, params: &str) -> bool {
+        let Some(name) = &self.rule.key else {
+            return false;
+        };
+        let params = Object::parse(params).unwrap_or_default();
+        let members = Object::parse(arguments_of(&params));
+        let is_sent = members.is_ok_and(|members| self.key.is_some() || has_key(&members, name));
+        is_sent && self.rule.lives == Lives::Backend
     }
 
     /// Returns the tool and the `params` of a call about a job. `status`: the answer that says that the job has ended. `None`:
@@ -112,6 +126,18 @@ impl JobCall {
             .map(|(name, json)| (name.to_owned(), json.get().into()))
             .collect()
     }
+}
+
+/// Returns the arguments of a call, as JSON. A client may write null in place of none.
+fn arguments_of<'p>(params: &Object<'p>) -> &'p str {
+    let arguments = params.get("arguments").map_or("{}", RawValue::get);
+    if arguments == "null" { "{}" } else { arguments }
+}
+
+/// Returns `true` if the client gives a key of its own. Models write null, or an empty text, in place of none.
+fn has_key(arguments: &Object<'_>, name: &str) -> bool {
+    let given = arguments.get(name).map_or("null", RawValue::get);
+    !matches!(given, "null" | r#""""#)
 }
 
 impl super::JobRule {
@@ -376,7 +402,17 @@ mod tests {
             start("{}").as_deref(),
             Some(r#"{"arguments":{"token":"k"}}"#)
         );
+        for none in ["null", "\"\""] {
+            let started = start(&format!(r#"{{"token":{none},"n":1.0}}"#)).unwrap();
+            assert!(
+                started.contains(r#""token":"k""#) && started.contains("1.0"),
+                "{started}"
+            );
+        }
+        assert!(start("null").unwrap().contains(r#""token":"k""#));
         assert_eq!(start(r#"{"token":"mine"}"#), None);
+        assert!(keyed.has_key("{}") && keyed.has_key(r#"{"arguments":{"token":"mine"}}"#));
+        assert!(!keyed.has_key(r#"{"arguments":[]}"#));
         assert!(call(JobRule::default(), &[]).start_params("{}").is_none());
     }
 }

@@ -42,7 +42,7 @@ pub enum UnfitRule {
         "no argument of {0:?} but those of the start takes an id: say in its arguments where {{id}} goes"
     )]
     NoId(Arc<str>),
-    #[error("{0:?} has no argument {1:?}, which key names")]
+    #[error("{0:?} has no argument {1:?} that takes a text: key names none")]
     NoKey(Box<str>, Box<str>),
 }
 
@@ -56,7 +56,7 @@ impl JobCall {
         let own = tool(start).map_or(&[][..], |start| &start.arguments);
         // A tool whose arguments are not listed takes any.
         if let Some(key) = rule.key.as_ref().filter(|_| !own.is_empty())
-            && own.iter().all(|it| it.name != *key)
+            && !own.iter().any(|it| it.name == *key && it.kind.takes_text())
         {
             return Err(UnfitRule::NoKey(start.into(), key.clone()));
         }

@@ -71,7 +71,8 @@ impl JobCall {
         let Some(document) = Document::of(answer).filter(|it| !it.is_error) else {
             return StartAnswer::Answer;
         };
-        if self.rule.had_ended(&document) {
+        // A start that comes again finds a job that may have ended meanwhile, and its answer is not the result.
+        if self.rule.key.is_none() && self.rule.had_ended(&document) {
             return StartAnswer::Answer;
         }
         let params = Object::parse(params).unwrap_or_default();

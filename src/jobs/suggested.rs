@@ -18,6 +18,9 @@ pub struct JobGroup<'t> {
     pub result: Option<&'t str>,
 }
 
+/// The most tools that are looked at: each is compared with each other.
+const TOOLS_MAX: usize = 1_000;
+
 /// Words for the state of a job.
 const STATE: &str = "status state progress poll";
 /// Verbs of tools that report.
@@ -69,6 +72,10 @@ struct StatusTool<'a, 't> {
     ids: Vec<&'t str>,
     /// The words for the job.
     nouns: BTreeSet<&'a str>,
+    /// Those of them that are not for jobs of any kind.
+    own: BTreeSet<&'a str>,
+    /// The arguments that name a thing with a state, and no job: it can be changed or deleted.
+    things: Vec<&'t str>,
 }
 
 /// How a tool that may start a job fits a status tool.
@@ -83,14 +90,15 @@ enum Fit {
 /// Returns the groups that the names and the arguments of these tools suggest. A tool starts jobs of one group only.
 pub fn groups(tools: &Tools) -> Vec<JobGroup<'_>> {
     let named = named(tools);
-    let mut reports: Vec<_> = named.iter().filter_map(StatusTool::of).collect();
+    let reports = named.iter().filter_map(StatusTool::of);
+    let mut reports: Vec<_> = reports.map(|status| status.beside(&named)).collect();
     reports.sort_by_key(StatusTool::rank);
     let mut used = BTreeSet::new();
     let mut groups = Vec::new();
     for status in &reports {
         let (mut by_name, mut beside, mut any) = (Vec::new(), Vec::new(), Vec::new());
         for start in named.iter().filter(|it| !used.contains(it.name)) {
-            match status.fit(start, &named) {
+            match status.fit(start) {
                 Some((Fit::ByName, id)) => by_name.push((start.name, id)),
                 Some((Fit::Beside, id)) => beside.push((start.name, id)),
                 Some((Fit::AnyJob, id)) => any.push((start.name, id)),
@@ -158,13 +166,29 @@ impl<'a, 't> StatusTool<'a, 't> {
             let others = [STATE, RESULT, SMALL, "check fetch"];
             !others.iter().any(|all| has(all, word))
         };
-        let nouns = behind.map(String::as_str).filter(is_noun).collect();
+        let nouns: BTreeSet<_> = behind.map(String::as_str).filter(is_noun).collect();
         (!ids.is_empty()).then_some(Self {
             named,
             is_of_state,
             ids,
+            own: special(&nouns),
             nouns,
+            things: Vec::new(),
         })
+    }
+
+    /// The tool among all tools of its server.
+    fn beside(mut self, all: &[NamedTool<'_>]) -> Self {
+        let changes = all.iter().filter(|it| it.has(CHANGE) && self.is_about(it));
+        let changes: Vec<_> = changes.collect();
+        let is_thing = |id: &&str| changes.iter().any(|it| it.takes(id));
+        self.things = self.ids.iter().copied().filter(is_thing).collect();
+        self
+    }
+
+    /// Returns `true` if the name of that tool has all words for the job.
+    fn is_about(&self, it: &NamedTool<'_>) -> bool {
+        self.own.iter().all(|word| it.has(word))
     }
 
     /// The place among the tools that may report on the same job: the first is the status tool.
@@ -177,7 +201,7 @@ impl<'a, 't> StatusTool<'a, 't> {
     }
 
     /// Returns how this tool fits, and the argument that takes the id of the job that it starts.
-    fn fit(&self, start: &NamedTool<'_>, all: &[NamedTool<'_>]) -> Option<(Fit, &'t str)> {
+    fn fit(&self, start: &NamedTool<'_>) -> Option<(Fit, &'t str)> {
         let mut new = self.ids.iter().filter(|id| !start.takes(id));
         let id = *new.next().filter(|_| new.next().is_none())?;
         let mut further = self.named.tool.arguments.iter();
@@ -197,9 +221,9 @@ impl<'a, 't> StatusTool<'a, 't> {
         let nouns: BTreeSet<_> = rest
             .filter(|word| *word != verb && !has(SMALL, word))
             .collect();
-        let (own, others) = (special(&self.nouns), special(&nouns));
+        let (own, others) = (&self.own, special(&nouns));
         let is_same = !self.nouns.is_empty() && self.nouns == nouns;
-        let is_alike = is_same || (!own.is_empty() && own == others);
+        let is_alike = is_same || (!own.is_empty() && *own == others);
         let is_job = || {
             let words = words(id);
             let mut all = self
@@ -212,10 +236,7 @@ impl<'a, 't> StatusTool<'a, 't> {
         let starts =
             has(START, verb) || has(RUN, verb) && is_job() && (is_same || !self.named.has(RESULT));
         let makes = || has(MAKE, verb) && self.nouns.iter().any(|word| has(MADE_BY_JOB, word));
-        let is_about = |it: &NamedTool<'_>| own.iter().all(|word| it.has(word));
-        // What can be changed or deleted is a thing with a state, and no job.
-        let is_change = |it: &NamedTool<'_>| it.takes(id) && it.has(CHANGE) && is_about(it);
-        let is_thing = || all.iter().any(is_change);
+        let is_thing = || self.things.contains(&id);
         // A workflow is what is run, and its tool may well wait.
         let is_run = || verb.is_empty() && self.named.has("workflow");
         // As in `text_to_video`.
@@ -227,12 +248,12 @@ impl<'a, 't> StatusTool<'a, 't> {
         } else if !own.is_empty()
             && own.len() < self.nouns.len()
             && has(START, verb)
-            && is_about(start)
+            && self.is_about(start)
         {
             Fit::ByName
         } else if !self.is_of_state || self.nouns.is_empty() {
             return None;
-        } else if !own.is_empty() && is_about(start) && !is_run() && (starts || !is_thing()) {
+        } else if !own.is_empty() && self.is_about(start) && !is_run() && (starts || !is_thing()) {
             Fit::ByName
         } else if own.is_empty() && (!verb.is_empty() || turns()) {
             Fit::AnyJob
@@ -271,7 +292,10 @@ impl NamedTool<'_> {
 
 /// The tools, in the server's order.
 fn named(tools: &Tools) -> Vec<NamedTool<'_>> {
-    let named = tools.names().filter_map(|name| {
+    // A glob would name other tools. MCP names a tool in 128 characters at most (2026-07-28, Tools).
+    let is_plain = |name: &&str| name.len() <= 128 && !name.contains(['*', '?', '[', '{', '\\']);
+    let names = tools.names().filter(is_plain).take(TOOLS_MAX);
+    let named = names.filter_map(|name| {
         Some(NamedTool {
             name,
             tool: tools.get(name)?,

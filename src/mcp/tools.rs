@@ -48,6 +48,13 @@ pub enum ArgumentKind {
     Other,
 }
 
+impl ArgumentKind {
+    /// Returns `false` if a text is surely refused.
+    pub fn takes_text(self) -> bool {
+        matches!(self, Self::Text | Self::Other)
+    }
+}
+
 impl Tool {
     /// Returns `true` if a legacy server runs the tool only as a task of its own.
     pub fn requires_task(&self) -> bool {

@@ -81,7 +81,7 @@ pub struct CallTerms {
     /// The time at which the client must have an answer, because its clock ends shortly after that. `None`: it has no clock, as
     /// far as is known.
     pub answer_at: Option<Instant>,
-    /// The call is safe to repeat: its server says so and is believed, or recognizes it by a key.
+    /// The server calls the tool safe to repeat, and is believed.
     pub repeatable: bool,
     /// The server runs the tool as a task of its own.
     pub native_task: bool,
@@ -106,12 +106,6 @@ impl CallTerms {
             job: None,
             has_passed: false,
         }
-    }
-
-    /// Follows the job that the call may start.
-    pub fn start_job(&mut self, job: Option<Arc<JobCall>>) {
-        self.repeatable |= job.as_ref().is_some_and(|job| job.rule.key.is_some());
-        self.job = job;
     }
 }
 

@@ -58,7 +58,8 @@ fn the_page_of_jobs_lists_the_presets() {
         });
         let starts: Vec<String> = starts.map(|start| format!("`{start}`")).collect();
         let how = match &*text("verified") {
-            "fake API" => "jobs run through the server, with an API of our own behind it",
+            "fake API" => "jobs run by raincheck, with an API of our own behind the server",
+            "answers" => "its answers, with an API of our own behind it",
             "source" => "its list of tools, and its source",
             other => panic!("verified = {other:?}"),
         };

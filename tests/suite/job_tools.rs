@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::held::Session;
 use crate::support::answer::Task;
 use crate::support::client::Client;
-use crate::support::pair::{Pair, SEAL_KEY};
 use crate::support::upstream::Tally;
 use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
 
@@ -23,20 +22,16 @@ in_both_eras!(
     a_job_that_gives_no_sign_is_lost,
     a_server_that_is_away_for_a_while_loses_no_job,
     a_busy_server_is_asked_again,
-    a_status_tool_may_take_its_time,
+    a_job_is_checked_by_one_request_at_a_time,
     two_starts_may_name_one_job,
-    a_start_with_a_key_is_sent_again,
     a_job_that_takes_too_long_is_cancelled,
     an_answer_without_a_job_is_the_result,
     the_rule_sets_what_the_client_leaves_out,
     the_list_says_that_the_result_comes_by_itself,
-    a_job_outlives_the_replica_that_started_it,
-    a_job_goes_on_through_a_drain,
-    a_job_goes_on_after_a_restart_with_the_embedded_store,
 );
 
 /// The rule of all tests, but for what a test adds.
-const RULE: &str = r#"
+pub(crate) const RULE: &str = r#"
 start = "job_start"
 status = "job_status"
 cancel = "job_cancel"
@@ -46,7 +41,7 @@ message = "/message"
 poll = { first = "500ms", max = "500ms", lost_after = "3s" }
 "#;
 
-fn config(more: &str) -> Config {
+pub(crate) fn config(more: &str) -> Config {
     Config::auto("20s").section("[jobs]", &format!("{RULE}{more}"))
 }
 
@@ -57,14 +52,14 @@ async fn rig(era: Era, more: &str) -> Rig {
 }
 
 /// Starts the job "a". The client has its task long before the grace window ends.
-async fn start(client: &Client) -> Task {
+pub(crate) async fn start(client: &Client) -> Task {
     client
         .call("job_start", json!({"name": "a"}))
         .await
         .into_task()
 }
 
-fn text(result: &Value) -> &str {
+pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
@@ -315,7 +310,7 @@ async fn a_busy_server_is_asked_again(era: Era) {
     assert_eq!(rig.upstream.tally("job_start").started, 1);
 }
 
-async fn a_status_tool_may_take_its_time(era: Era) {
+async fn a_job_is_checked_by_one_request_at_a_time(era: Era) {
     let rig = patient(era).await;
     let client = rig.client();
     rig.upstream.job_is("status is held", json!("a"));
@@ -360,36 +355,6 @@ async fn a_job_that_takes_too_long_is_cancelled(era: Era) {
         rig.upstream.last_arguments("job_cancel"),
         json!({"job_id": "a"})
     );
-}
-
-async fn a_start_with_a_key_is_sent_again(era: Era) {
-    let upstream = Upstream::with_jobs(era).await;
-    let config = Config::always()
-        .section("[jobs]", &format!("{RULE}key = \"token\""))
-        .section("upstream", "shared = true")
-        .store(&format!("seal_key = {SEAL_KEY:?}"));
-    let mut pair = Pair::of(upstream, config).await;
-    pair.upstream.job_is("start is held", json!(true));
-    let task = start(&pair.at_a()).await;
-    pair.upstream.until_started("job_start").await;
-    pair.a.kill();
-    let again = |it: Tally| it.started == 2;
-    pair.upstream
-        .until("job_start", "started again", again)
-        .await;
-    pair.upstream.release("job_start");
-    pair.upstream.job_is("a", json!({"status": "done"}));
-    pair.at_b().until(&task, "completed").await;
-    let starts = pair.upstream.all_arguments("job_start");
-    assert_eq!(starts[0]["token"], starts[1]["token"]);
-    assert_eq!(starts[0]["token"].as_str().unwrap().len(), 36);
-    // The key of a client stays, and another call has another one.
-    let given = json!({"name": "b", "token": "mine"});
-    pair.at_b().call("job_start", given.clone()).await;
-    pair.upstream.job_is("b", json!({"status": "done"}));
-    let third = |it: Tally| it.started == 3;
-    pair.upstream.until("job_start", "started", third).await;
-    assert_eq!(pair.upstream.last_arguments("job_start"), given);
 }
 
 async fn an_answer_without_a_job_is_the_result(era: Era) {
@@ -454,57 +419,4 @@ async fn the_list_says_that_the_result_comes_by_itself(era: Era) {
         status.into_result()["structuredContent"]["status"],
         "running"
     );
-}
-
-async fn pair(era: Era) -> Pair {
-    let upstream = Upstream::with_jobs(era).await;
-    let config = config("result = \"job_result\"")
-        .section("upstream", "shared = true")
-        .store(&format!("seal_key = {SEAL_KEY:?}"));
-    Pair::of(upstream, config).await
-}
-
-async fn a_job_outlives_the_replica_that_started_it(era: Era) {
-    let mut pair = pair(era).await;
-    let task = start(&pair.at_a()).await;
-    pair.until_resumable(&task).await;
-    pair.a.kill();
-    pair.upstream.job_is("a", json!({"status": "done"}));
-    let state = pair.at_b().until(&task, "completed").await;
-    assert_eq!(text(&state["result"]), "the result of a");
-    assert_eq!(pair.upstream.tally("job_start").started, 1);
-}
-
-async fn a_job_goes_on_through_a_drain(era: Era) {
-    let mut pair = pair(era).await;
-    let task = start(&pair.at_a()).await;
-    pair.until_resumable(&task).await;
-    assert!(pair.a.stop().await.success());
-    assert_eq!(pair.at_b().get(&task).await["status"], "working");
-    pair.upstream.job_is("a", json!({"status": "done"}));
-    let state = pair.at_b().until(&task, "completed").await;
-    assert_eq!(text(&state["result"]), "the result of a");
-    assert_eq!(pair.upstream.tally("job_start").started, 1);
-    assert_eq!(pair.upstream.tally("job_cancel").started, 0);
-}
-
-async fn a_job_goes_on_after_a_restart_with_the_embedded_store(era: Era) {
-    for is_killed in [true, false] {
-        let upstream = Upstream::with_jobs(era).await;
-        let proxy = config("").embedded().start(&upstream.url()).await;
-        let mut rig = Rig { proxy, upstream };
-        let task = start(&rig.client()).await;
-        // The first check comes half a second after the job's id is stored.
-        rig.upstream.until_started("job_status").await;
-        if is_killed {
-            rig.proxy.kill();
-        } else {
-            assert!(rig.proxy.stop().await.success());
-        }
-        rig.proxy.restart().await;
-        rig.upstream.job_is("a", json!({"status": "done"}));
-        rig.client().until(&task, "completed").await;
-        assert_eq!(rig.upstream.tally("job_start").started, 1);
-        assert_eq!(rig.upstream.tally("job_cancel").started, 0);
-    }
 }

@@ -115,6 +115,7 @@ mod hosted;
 mod hosted_bounds;
 mod hosted_ends;
 mod hosted_replicas;
+mod job_replicas;
 mod job_tools;
 mod known_clients;
 mod large_results;

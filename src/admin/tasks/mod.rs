@@ -115,9 +115,9 @@ impl OperatorTasks {
             let count = tasks.iter().filter(|task| task.status() == status).count();
             counts.insert(status.word().into(), count.into());
         }
+        tasks.retain(|task| query.has_state(task));
         let fails = |task: &&Task| recovery::fate(task) == Some(recovery::FAILS);
         let fail_if_lost = tasks.iter().filter(fails).count();
-        tasks.retain(|task| query.has_state(task));
         query.order(&mut tasks);
         let (total, limit) = (tasks.len(), query.limit());
         let page = tasks.iter().skip(query.offset).take(limit);

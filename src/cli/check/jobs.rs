@@ -7,6 +7,7 @@ use crate::cli::table::cleaned;
 use crate::config::Config;
 use crate::config::fitting::presets_that_fit;
 use crate::jobs::suggested::{JobGroup, groups};
+use crate::mcp::json::quote;
 
 /// A rule that the configuration lacks and the server's tools suggest.
 pub(super) struct SuggestedJob {
@@ -19,20 +20,19 @@ pub(super) struct SuggestedJob {
 pub(super) fn suggested(config: &Config, found: &Inspection) -> Vec<SuggestedJob> {
     let (rules, tools) = (config.rules.jobs(), &found.tools);
     let mut covered: Vec<&str> = tools.names().filter(|tool| rules.may_start(tool)).collect();
-    let mut all = Vec::new();
-    for preset in presets_that_fit(tools) {
-        if preset.starts.iter().any(|start| covered.contains(start)) {
-            continue;
-        }
-        all.push(SuggestedJob {
-            rule: format!("[[jobs]]\npreset = {:?}\n", preset.name),
-            reason: format!(
-                "the tools are those of {} {}, for which raincheck has a preset",
-                preset.package, preset.versions
-            ),
-        });
-        covered.extend(preset.starts);
-    }
+    // Servers that are related have tools of one name: their presets are all shown.
+    let fitting = presets_that_fit(tools)
+        .filter(|preset| !preset.starts.iter().any(|start| covered.contains(start)));
+    let fitting: Vec<_> = fitting.collect();
+    let presets = fitting.iter().map(|preset| SuggestedJob {
+        rule: format!("[[jobs]]\npreset = {:?}\n", preset.name),
+        reason: format!(
+            "a preset for {} {}, whose tools have the same names",
+            preset.package, preset.versions
+        ),
+    });
+    let mut all: Vec<_> = presets.collect();
+    covered.extend(fitting.into_iter().flat_map(|preset| preset.starts));
     let is_new = |group: &JobGroup<'_>| !group.starts.iter().any(|start| covered.contains(start));
     let groups = groups(tools).into_iter().filter(is_new);
     all.extend(groups.map(|group| of_group(&group)));
@@ -70,17 +70,19 @@ fn of_group(group: &JobGroup<'_>) -> SuggestedJob {
     }
     let (status, id) = (cleaned(group.status), cleaned(group.id_argument));
     let reason = if group.is_any_start {
-        format!("{status} reports on any job by its {id}: keep as start what is answered with one")
+        format!(
+            "{status} reports on any job by its {id}: keep in start only the tools whose answers have one"
+        )
     } else {
         let starts = cleaned(&group.starts.join(", "));
-        format!("{status} reports on something by its {id}, which {starts} may be answered with")
+        format!("{status} takes {id}, which the answer of {starts} may have")
     };
     SuggestedJob { rule, reason }
 }
 
-/// Returns a name as a text of TOML, in one line.
+/// Returns a name as a text of TOML, in one line. A text of JSON is one, but for the character that `cleaned` replaces.
 fn toml(name: &str) -> String {
-    format!("{:?}", cleaned(name))
+    quote(&cleaned(name))
 }
 
 /// Returns the suggestions as commented entries. Empty if there are none.

@@ -138,13 +138,20 @@ impl Carrier {
     /// Lets go of the call. If another replica carries the call on, the server is not notified; otherwise the server
     /// is notified that no client waits.
     pub(super) async fn step_back(&mut self) -> Flow {
-        let recorded = self.stage.recorded();
-        if recorded.is_some_and(RecordedCall::is_carried_on) {
+        if self.is_carried_on() {
             self.leave();
         } else {
             self.cancel_upstream().await;
         }
         Flow::Done
+    }
+
+    /// Returns `true` if another replica needs what this one began at the server.
+    fn is_carried_on(&self) -> bool {
+        // A start that another replica sends again by its key has the same job.
+        let is_sent_again = |recorded: &RecordedCall| self.has_key() && recorded.is_left();
+        let recorded = self.stage.recorded();
+        recorded.is_some_and(|it| it.is_carried_on() || is_sent_again(it))
     }
 
     /// Lets go of the leg without a word to the server.

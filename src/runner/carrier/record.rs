@@ -19,7 +19,7 @@ use crate::task::digest::Digest;
 use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Leg, Task};
+use crate::task::state::{Leg, Reach, Task};
 use crate::task::ticket_terms::TicketTerms;
 use crate::upstream::UpstreamRequest;
 
@@ -200,12 +200,24 @@ impl Carrier {
     /// that uses one of them cannot be sent again.
     fn on_owner_lost(&self, repeatable: bool) -> OnOwnerLost {
         let can_repeat = self.server.outgoing.is_anybodys();
+        let repeatable = repeatable || self.has_key();
         match self.server.rule.on_owner_lost {
             OnOwnerLost::Fail => OnOwnerLost::Fail,
             OnOwnerLost::Rerun if can_repeat => OnOwnerLost::Rerun,
             OnOwnerLost::Resume if can_repeat && repeatable => OnOwnerLost::Rerun,
             OnOwnerLost::Resume | OnOwnerLost::Rerun => OnOwnerLost::Resume,
         }
+    }
+}
+
+impl Carrier {
+    /// Returns `true` if the server recognizes the call by a key when another replica sends it again. A server that only this
+    /// replica reaches is asked by no other.
+    pub(super) fn has_key(&self) -> bool {
+        let (outgoing, settings) = (&self.server.outgoing, &self.runner.settings);
+        let is_reached = settings.reach == Reach::Shared || settings.exclusive_store;
+        let job = outgoing.job.as_ref().filter(|_| is_reached);
+        job.is_some_and(|job| job.has_key(&outgoing.params))
     }
 }
 

@@ -153,6 +153,12 @@ impl RecordedCall {
         Instant::now() + Duration::from_millis(due_ms.saturating_sub(now_ms))
     }
 
+    /// Returns `true` if the call is for another replica from here on, and its client still wants it.
+    pub(super) fn is_left(&self) -> bool {
+        let task = self.task();
+        task.is_wanted() && (task.released || task.fence != self.fence)
+    }
+
     /// Returns `true` if another replica carries on, or may carry on, the very leg that this carrier sent.
     pub(super) fn is_carried_on(&self) -> bool {
         let task = self.task();

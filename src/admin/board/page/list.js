@@ -18,7 +18,7 @@ export function showList(list) {
   });
   byId("partial").hidden = !list.partial;
   byId("fails").hidden = list.fail_if_lost === 0;
-  byId("fails").textContent = `${plural(list.fail_if_lost, "task", "tasks")} would fail if the replica that runs it were lost.`;
+  byId("fails").textContent = `${plural(list.fail_if_lost, "task", "tasks")} would fail with a lost replica.`;
   byId("none").hidden = list.tasks.length > 0;
   const offset = Number(here.offset) || 0;
   const last = offset + list.tasks.length;

@@ -57,6 +57,12 @@ impl Upstream {
         answers.insert(job.to_owned(), answer);
     }
 
+    /// Waits until the start has come a second time.
+    pub(crate) async fn until_sent_again(&self) {
+        let again = |it: super::Tally| it.started == 2;
+        self.until("job_start", "started again", again).await;
+    }
+
     /// The arguments of the last call of that tool.
     pub(crate) fn last_arguments(&self, tool: &str) -> Value {
         self.all_arguments(tool).pop().unwrap_or_default()

@@ -216,7 +216,7 @@ fn task(
     let claim = claim_of(request, intent.key, by, rule)?;
     let mut terms = terms(name, rule, NOW, intent, by, facts);
     terms.claim = claim;
-    terms.start_job(job);
+    terms.job = job;
     terms.rule.retention_ms = retention_ms(wish, rule);
     Ok(CallDecision::Run(Box::new(terms)))
 }
@@ -299,7 +299,7 @@ fn call(
     let plan = if facts.is_late { NOW } else { plan };
     let mut terms = terms(name, rule, plan, intent, by, facts);
     terms.claim = claim;
-    terms.start_job(job);
+    terms.job = job;
     terms.answer_at = answer_at;
     terms.announce = ticket.map_or(Announce::Task, Announce::Ticket);
     Ok(CallDecision::Run(Box::new(terms)))

@@ -399,13 +399,13 @@ mod tests {
             let real: Vec<&Value> = truth[&*name].as_array().into_iter().flatten().collect();
             let mut found = BTreeSet::new();
             for group in groups(&tools) {
-                let is_it = |real: &&Value| {
+                let is_it = |real: &Value| {
                     let mut starts = real["starts"].as_array().unwrap().iter();
                     real["status"] == group.status
                         && starts.any(|start| group.starts.iter().any(|it| start == it))
                 };
                 let line = format!("{name}: {} by {:?}", group.status, group.starts);
-                if let Some(place) = real.iter().position(|real| is_it(&real)) {
+                if let Some(place) = real.iter().position(|real| is_it(real)) {
                     found.insert(place);
                     right.push(line);
                 } else {

@@ -51,12 +51,15 @@ fn the_page_of_jobs_lists_the_presets() {
     for preset in presets() {
         let text = |key: &str| preset[key].as_str().unwrap().to_owned();
         let jobs = preset["jobs"].as_array().unwrap().iter();
-        let starts = jobs.flat_map(|job| match &job["start"] {
-            Value::Array(all) => all.iter().map(|it| it.as_str().unwrap()).collect(),
-            Value::String(one) => vec![&**one],
-            with_arguments => vec![with_arguments["tool"].as_str().unwrap()],
-        });
-        let starts: Vec<String> = starts.map(|start| format!("`{start}`")).collect();
+        let names = |start: &Value| match (start.as_array(), start.as_str()) {
+            (Some(all), _) => all.clone(),
+            (None, Some(_)) => vec![start.clone()],
+            (None, None) => vec![start["tool"].clone()],
+        };
+        let starts = jobs.flat_map(|job| names(&job["start"]));
+        let starts: Vec<String> = starts
+            .map(|start| format!("`{}`", start.as_str().unwrap()))
+            .collect();
         let how = match &*text("verified") {
             "fake API" => "jobs run by raincheck, with an API of our own behind the server",
             "answers" => "its answers, with an API of our own behind it",

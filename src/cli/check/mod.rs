@@ -91,11 +91,7 @@ fn report(
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
     verdicts.extend(LACKS.map(|text| ("system", Ok(text.to_owned()))));
-    let exposure = config
-        .refuse_exposure()
-        .and_then(|()| config.refuse_circle());
-    let exposure = exposure.map_err(|e| e.to_string());
-    verdicts.push(("listen", exposure.map(|()| listening(config))));
+    verdicts.push(("listen", exposure(config)));
     verdicts.extend(auth.into_iter().map(|found| ("auth", found)));
     if let Some(certificate) = certificate {
         verdicts.push((
@@ -256,6 +252,15 @@ fn start(found: &Inspection) -> String {
     let took = found.started_in;
     took.map(|took| format!(", {:.1} s after its start", took.as_secs_f64()))
         .unwrap_or_default()
+}
+
+/// The address, unless it can be reached and must not be.
+fn exposure(config: &Config) -> Finding {
+    let refused = config
+        .refuse_exposure()
+        .and_then(|()| config.refuse_circle());
+    refused.map_err(|e| e.to_string())?;
+    Ok(listening(config))
 }
 
 fn listening(config: &Config) -> String {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::events::capability;
@@ -19,7 +20,7 @@ use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
-use crate::mcp::version::{ALL_AS_JSON, Era, MODERN};
+use crate::mcp::version::{ALL_AS_JSON, Era, MODERN, era_of};
 use crate::runner::responder::CallAnswer;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
@@ -103,15 +104,16 @@ pub(super) fn empty(method: &str) -> Option<Box<RawValue>> {
 }
 
 fn result(discovered: &Discovered, era: Option<Era>, has_events: bool) -> String {
-    let versions = match (&discovered.supported_versions, era) {
-        (Some(versions), _) if versions.get().contains(MODERN) => versions.get(),
+    let listed = discovered.supported_versions.as_deref();
+    let versions = match (listed.and_then(spoken), era) {
+        (Some(versions), _) => versions,
         // The modern one, which raincheck serves, and those of the server's sessions, which pass.
-        (_, Some(Era::Legacy)) => ALL_AS_JSON,
-        (_, Some(Era::Modern) | None) => "[\"2026-07-28\"]",
+        (None, Some(Era::Legacy)) => ALL_AS_JSON.to_owned(),
+        (None, Some(Era::Modern) | None) => json!([MODERN]).to_string(),
     };
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "complete");
-    out.raw("supportedVersions", versions);
+    out.raw("supportedVersions", &versions);
     out.raw(
         "capabilities",
         &with_ours(&discovered.capabilities, has_events),
@@ -127,6 +129,16 @@ fn result(discovered: &Discovered, era: Option<Era>, has_events: bool) -> String
         out.raw("_meta", &meta.end());
     }
     out.end()
+}
+
+/// Returns those of a server's revisions that a client can speak through raincheck: the modern one, and those of the server's
+/// sessions, which pass. `None`: the modern one is not among them.
+fn spoken(listed: &RawValue) -> Option<String> {
+    let listed: Vec<String> = serde_json::from_str(listed.get()).ok()?;
+    let spoken = |revision: &&String| *revision == MODERN || era_of(revision) == Era::Legacy;
+    let spoken: Vec<_> = listed.iter().filter(spoken).collect();
+    let has_modern = spoken.iter().any(|revision| *revision == MODERN);
+    has_modern.then(|| json!(spoken).to_string())
 }
 
 fn stand_in(has_events: bool) -> String {
@@ -187,6 +199,19 @@ mod tests {
             edited("{}"),
             r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#
         );
+    }
+
+    /// A client that chose a revision which raincheck does not speak would be refused.
+    #[test]
+    fn only_revisions_that_raincheck_speaks_are_announced() {
+        let announced = |text: &str| spoken(&RawValue::from_string(text.to_owned()).unwrap());
+        assert_eq!(
+            announced(r#"["2027-03-01","2026-07-28","2025-11-25"]"#).as_deref(),
+            Some(r#"["2026-07-28","2025-11-25"]"#)
+        );
+        for without in [r#"["2027-03-01"]"#, "[]", "7", r#"[2026,"2026-07-28"]"#] {
+            assert_eq!(announced(without), None);
+        }
     }
 
     #[test]

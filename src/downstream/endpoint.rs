@@ -53,7 +53,10 @@ pub(super) fn open(
     }
     // Where raincheck itself asks clients who they are, the server's metadata are not about raincheck's clients.
     let has_metadata = is_own_metadata || (proxy.auth.is_none() && proxy.upstream.has_address());
-    let endpoint = endpoint.filter(|endpoint| *endpoint == Endpoint::Mcp || has_metadata);
+    let endpoint = endpoint.filter(|endpoint| match endpoint {
+        Endpoint::Mcp => true,
+        Endpoint::ProtectedResource => has_metadata,
+    });
     let endpoint = endpoint.ok_or_else(|| not_here(&proxy.settings.names.path, parts))?;
     let is_preflight = is_own_metadata && parts.method == Method::OPTIONS;
     if !endpoint.takes(&parts.method) && !is_preflight {

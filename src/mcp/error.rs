@@ -215,7 +215,7 @@ impl Reason {
         }
     }
 
-    /// True if the server answered, and not as an MCP server does.
+    /// Returns `true` if the server answered, and not as an MCP server does.
     pub fn is_no_mcp(self) -> bool {
         matches!(
             self,

@@ -30,7 +30,7 @@ impl FailureDetail {
         }
     }
 
-    /// True if the server would refuse the same request in the same way. 408, 409, 421, 423, 425, 429 and 499 are about
+    /// Returns `true` if the server would refuse the same request in the same way. 408, 409, 421, 423, 425, 429 and 499 are about
     /// the moment, as most statuses of a failing server are.
     pub fn is_lasting(&self) -> bool {
         self.status().is_some_and(|status| match status {

@@ -20,7 +20,7 @@ pub struct Tools {
 #[derive(Debug, Default, Clone)]
 pub struct Tool {
     pub mirrored: Vec<Mirrored>,
-    /// What the server says of a second call with the same arguments. This is an untrusted hint (tools, Tool).
+    /// The server's hint about a second call with the same arguments. This is an untrusted hint (tools, Tool).
     pub repeats: Option<Repeats>,
     /// The cases in which a legacy server runs the tool as a task of its own (2025-11-25, Tasks).
     pub own_task: OwnTask,

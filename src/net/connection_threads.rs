@@ -232,7 +232,7 @@ mod tests {
             .unwrap()
     }
 
-    /// What the threads say of themselves.
+    /// Returns the state of the threads.
     fn named() -> String {
         thread::current().name().unwrap_or_default().to_owned()
     }

@@ -260,7 +260,7 @@ mod tests {
         assert!(reads("proxy:3128") && !reads("socks://proxy") && !reads("http://a b"));
     }
 
-    /// What the proxy gets, and what comes of its answer.
+    /// The request that the proxy gets, and the outcome of its answer.
     async fn asked(https: &str, answer: &'static str) -> (String, io::Result<TokioIo<Upgraded>>) {
         let matcher = Matcher::builder().https(https).build();
         let url = Uri::from_static("https://a.example/mcp");

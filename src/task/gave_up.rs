@@ -43,7 +43,7 @@ const CLOCKS: [ClockValues; 2] = [
     },
 ];
 
-/// What a client says of its cancel.
+/// The reason that a client gives for its cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelCause {
     /// Its clock ended.

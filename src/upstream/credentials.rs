@@ -66,7 +66,7 @@ pub(super) fn secret(value: &HeaderValue) -> HeaderValue {
 }
 
 impl CredentialRule {
-    /// What the server gets of the client's credentials.
+    /// The part of the client's credentials that the server gets.
     pub fn of(&self, headers: &HeaderMap) -> Option<Credentials> {
         let authorization = headers.get(AUTHORIZATION).filter(|_| self.forwards);
         let further = self.further(headers);
@@ -100,19 +100,19 @@ impl CredentialRule {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Whether the rule is about this header.
+    /// Returns `true` if the rule is about this header.
     pub(super) fn names(&self, name: &HeaderName) -> bool {
         *name == AUTHORIZATION
             || self.further.contains(name)
             || self.caller_header.as_ref() == Some(name)
     }
 
-    /// Whether a header that the rule is about goes to the server with a request that passes.
+    /// Returns `true` if a header that the rule is about goes to the server with a request that passes.
     pub(super) fn passes(&self, name: &HeaderName) -> bool {
         self.forwards || self.caller_header.as_ref() == Some(name)
     }
 
-    /// Whether the server can tell callers apart by the credentials that it gets. Then what the server says to one caller is not told to another.
+    /// Returns `true` if the server can distinguish callers by the credentials that it gets. Then its words for one caller are not for another.
     pub fn tells_callers_apart(&self) -> bool {
         self.forwards || self.caller_header.is_some()
     }

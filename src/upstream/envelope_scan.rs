@@ -54,12 +54,12 @@ impl EnvelopeScan {
         (!id.is_empty() && self.id.len() < TOKEN_MAX).then_some(id)
     }
 
-    /// Whether the object has a method.
+    /// Returns `true` if the object has a method.
     pub(super) fn is_request(&self) -> bool {
         self.seen.method
     }
 
-    /// Whether no object is open.
+    /// Returns `true` if no object is open.
     pub(super) fn is_whole(&self) -> bool {
         self.depth == 0
     }

@@ -33,7 +33,7 @@ pub(super) struct Postponed {
     pub(super) pause: Duration,
     /// The server asks for more than all tries cover, so the request is not sent again.
     pub(super) is_long: bool,
-    /// What ends the request if it is not sent again.
+    /// The end of the request if it is not sent again.
     pub(super) failure: Failure,
 }
 

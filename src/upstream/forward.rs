@@ -129,7 +129,7 @@ pub(super) fn also_read_as(names: &[&HeaderName]) -> Arc<[HeaderName]> {
 }
 
 impl Forward {
-    /// Whether the server may know its client by this header, so that no text shows its value.
+    /// Returns `true` if the server may know its client by this header, so that no text shows its value.
     fn is_secret(&self, name: &HeaderName) -> bool {
         *name == AUTHORIZATION
             || *name == COOKIE
@@ -201,7 +201,7 @@ impl Forward {
     }
 }
 
-/// Whether the server may know its client by one of these headers.
+/// Returns `true` if the server may know its client by one of these headers.
 pub(super) fn may_identify(headers: &ClientHeaders) -> bool {
     headers.iter().any(|(name, _)| {
         let text = name.as_str();

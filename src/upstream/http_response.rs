@@ -24,7 +24,7 @@ use crate::upstream::json_body::{self, FoundForm, read_json};
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
 
-/// What a response to a request of ours turned out to be.
+/// A response to a request of raincheck's, as far as its head and its first message show.
 #[derive(Debug)]
 pub(super) enum ResponseKind {
     Messages(Box<Messages>),
@@ -123,7 +123,7 @@ pub(super) struct Messages {
     form: BodyForm,
     bytes_max: usize,
     queue: VecDeque<Queued>,
-    /// What was read so far, while it may still be passed on as it is.
+    /// The bytes that were read so far, while they may still be passed on as they are.
     unread: Option<Vec<u8>>,
     ended: bool,
     /// The body ended before its end.
@@ -147,7 +147,7 @@ pub struct RawMessage {
     pub text: String,
     /// The server's own id of the event.
     pub event_id: Option<String>,
-    /// Whether the event had its default name, `message`.
+    /// `true` if the event had its default name, `message`.
     pub is_named: bool,
     /// An event of another name, without its id: clients ignore it, even if its data is a message.
     pub other: Option<Box<SseEvent>>,
@@ -185,7 +185,7 @@ impl Queued {
     }
 }
 
-/// How many events without a message are skipped to look at the first message of a stream.
+/// The number of events without a message that are skipped to look at the first message of a stream.
 const SKIPPED_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -293,7 +293,7 @@ impl Messages {
         }
     }
 
-    /// What kept a request of raincheck's own from having an answer.
+    /// The failure that kept a request of raincheck's own from having an answer.
     pub(super) fn without_words(&self) -> Failure {
         let detail = self
             .junk

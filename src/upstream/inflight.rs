@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a request that was given up may still ask. Many servers never answer a cancelled request, so after
+/// The time for which a request that was given up may still ask. Many servers never answer a cancelled request, so after
 /// this time it is taken to have ended.
 const ABANDONED: Duration = Duration::from_secs(30);
 
@@ -115,13 +115,13 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         self.abandoned.len() < before
     }
 
-    /// Whether a request that was given up may still ask.
+    /// Returns `true` if a request that was given up may still ask.
     pub(super) fn is_doubtful(&self, now: Instant) -> bool {
         let may_run = |since: Instant| now.saturating_duration_since(since) < ABANDONED;
         self.abandoned.iter().any(|(_, since)| may_run(*since))
     }
 
-    /// Whether no request may ask, not even one that was given up.
+    /// Returns `true` if no request may ask, not even one that was given up.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         !self.is_doubtful(now) && !self.running.values().any(|running| running.may_ask)
     }

@@ -44,7 +44,7 @@ pub(super) fn params(version: &str, capabilities: &str) -> String {
     params.end()
 }
 
-/// What a server answered over HTTP.
+/// The answer of a server over HTTP.
 #[derive(Debug)]
 pub(super) struct Initialized {
     pub(super) result: Box<RawValue>,

@@ -11,10 +11,10 @@ use crate::upstream::http::ResponseBody;
 /// Some servers begin a body with a byte order mark, and HTTP clients skip it.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How many bytes show the form of a body.
+/// The number of bytes that show the form of a body.
 const UNNAMED_MAX: usize = 8;
 
-/// What a body turns out to be whose head does not say it.
+/// The form of a body whose head does not name one.
 pub(super) enum FoundForm {
     Json,
     Events,

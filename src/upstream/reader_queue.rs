@@ -39,7 +39,7 @@ impl<T: Send + 'static> ReaderQueue<T> {
         }
     }
 
-    /// False if the reader is gone, or slow.
+    /// Returns `false` if the reader is gone, or slow.
     pub(super) fn put(&self, message: T) -> bool {
         self.sender.try_send(message).is_ok()
     }

@@ -19,7 +19,7 @@ const ISSUER: &str = "https://issuer.example";
 const SMALL_KEY: &str = "6WCTEy7TLtte6r5aPeYpdt-pHtoMJ0M9jM-qlz6XKHZXro4Gd7-2O0uCddkzz1OLnLVA4zefopyp9B0KHe3xX_WIHb5oW0QRvKWAgcCmhPyw8RMF43VfdrLENAGwJzilCUjQLZ0NdIrZuEji1L8z2rHsIAY3w76N34rfBaPAtwc";
 const SMALL_TOKEN: &str = "eyJhbGciOiAiUlMyNTYiLCAia2lkIjogInNtYWxsIn0.eyJpc3MiOiAiaHR0cHM6Ly9pc3N1ZXIuZXhhbXBsZSIsICJhdWQiOiAiaHR0cHM6Ly90b29scy5leGFtcGxlL21jcCIsICJzdWIiOiAiYWxpY2UiLCAiZXhwIjogMjAwMH0.TiRbdGrHFVh4O-wfUeoI59j-tUgzDPstPqrHuN518OBDykiYJbQeZGPbS4S17bRIpHj8fLsLNi6BXI5EqECk5hzNQVNBNzOUSJ0p25wDU__Y3kHGzEtdXnSQG1vKgKHDr77SVXFsXm8rzQ25j5RRifTE-wRRUT6hk0O9JilFkYY";
 
-/// Who signs.
+/// The signer.
 struct TestIssuer {
     rsa: RsaKeyPair,
     ec: EcdsaKeyPair,
@@ -137,7 +137,7 @@ const ALLOWED: [Algorithm; 4] = [
     Algorithm::EdDsa,
 ];
 
-/// What becomes of a token at `NOW_S`.
+/// Returns the judgement of a token at `NOW_S`.
 fn judged(jwks: &str, token: &str) -> Result<Verified, TokenFault> {
     let audience = [OURS.into()];
     let caller_claims = ["tenant".into()];

@@ -197,7 +197,7 @@ mod tests {
         RawValue::from_string(read).unwrap()
     }
 
-    /// What is said, and how often the server was asked.
+    /// Returns the printed text, and the number of requests to the server.
     async fn ends(
         answer: impl AsyncFn(usize) -> Result<Box<RawValue>, DiscoverError>,
     ) -> (String, usize) {

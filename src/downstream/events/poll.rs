@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What a client hears of these events, in their order, two at once.
+    /// Returns the events that a client receives of these, in their order, two at once.
     fn page(
         all: &[EventNews],
         start: EventStart,

@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(passed, bytes);
     }
 
-    /// How long the server is silent until raincheck says something, and the progress that it says.
+    /// Returns the time for which the server is silent until raincheck says something, and the progress that it says.
     async fn silence(heartbeat: &mut PassedHeartbeat) -> (Duration, f64) {
         let from = Instant::now();
         let event = poll_fn(|context| heartbeat.poll_beside::<Infallible>(Poll::Pending, context));
@@ -198,7 +198,7 @@ mod tests {
         (Instant::now() - from, progress)
     }
 
-    /// What raincheck says while the server is silent.
+    /// Returns the message of raincheck while the server is silent.
     async fn said(heartbeat: &mut PassedHeartbeat) -> String {
         let event = poll_fn(|context| heartbeat.poll_beside::<Infallible>(Poll::Pending, context));
         let event = event.await.unwrap().unwrap().into_data().unwrap();
@@ -244,7 +244,7 @@ mod tests {
         assert!(said > 199.0 && said < 200.0, "{said}");
     }
 
-    /// What the client is told when the server's body ends.
+    /// Returns the message for the client when the server's body ends.
     async fn ends(heartbeat: &mut PassedHeartbeat) -> Option<String> {
         let mut ended = Some(Poll::Ready(None));
         let polled = poll_fn(|context| {

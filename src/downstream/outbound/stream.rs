@@ -211,7 +211,7 @@ mod tests {
         ResponseEvent::Answer(Rpc::result("1", "{}"))
     }
 
-    /// What comes after each of these pauses, in seconds.
+    /// Returns the bytes that come after each of these pauses, in seconds.
     fn source(events: Vec<(u64, ResponseEvent)>) -> BoxStream<'static, ResponseEvent> {
         let events = stream::iter(events).then(|(seconds, event)| async move {
             sleep(Duration::from_secs(seconds)).await;

@@ -59,7 +59,7 @@ impl StdioMessage {
         })
     }
 
-    /// True if this opens a session.
+    /// Returns `true` if this opens a session.
     pub(super) fn is_handshake(&self) -> bool {
         self.era == Era::Legacy && self.method.as_deref() == Some("initialize")
     }

@@ -95,7 +95,7 @@ impl Timers {
             .or(Some(self.deadline))
     }
 
-    /// When the next timer is due.
+    /// Returns the time at which the next timer is due.
     pub(super) fn next(&self) -> Instant {
         let armed = self.armed.iter().flatten().copied();
         armed.fold(self.deadline, Instant::min)

@@ -95,7 +95,7 @@ struct CallFollower {
     asked: BTreeSet<Box<str>>,
     /// When to record next that a client waits.
     mark_present_at: Option<Instant>,
-    /// When the client is told that its call is still running.
+    /// The time at which the client is notified that its call still runs.
     answer_at: Option<Instant>,
     /// Of a client that collected the call.
     given_up: Option<GivenUpCall>,

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::mcp::json::raw;
 
-    /// What each known client says of itself, in the order of the table.
+    /// The description that each known client gives of itself, in the order of the table.
     const REAL: [(&str, &str); 11] = [
         ("claude-code", "2.1.330"),
         ("opencode", "1.18.33"),

@@ -221,7 +221,7 @@ fn claimed(task: &Task, takeover: TakeoverMode) -> TaskEvent {
     }
 }
 
-/// What one history has shown so far, beside the task itself.
+/// The facts that one history has shown so far, beside the task itself.
 #[derive(Clone, Default)]
 struct Seen {
     keys: BTreeSet<Box<str>>,

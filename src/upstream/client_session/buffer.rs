@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 
 use crate::mcp::sse::SseEvent;
 
-/// How many events, and how many bytes of them, wait for the reader. Beyond either, raincheck reads no more of
+/// The number of events that wait for the reader, and of their bytes. Beyond either, raincheck reads no more of
 /// the server's stream, or drops the oldest if there is no reader.
 const EVENTS_MAX: usize = 64;
 const BYTES_MAX: usize = 1 << 20;
 
-/// How many events that were handed over, and may not have arrived, are kept, and their bytes. The oldest are
+/// The number of events that were handed over, may not have arrived and are kept, and of their bytes. The oldest are
 /// dropped.
 const SENT_MAX: usize = 64;
 const SENT_BYTES_MAX: usize = 256 * 1024;

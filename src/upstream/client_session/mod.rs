@@ -81,7 +81,7 @@ impl ClientSession {
         }
     }
 
-    /// Whether calls that became tasks run on the session.
+    /// Returns `true` if calls that became tasks run on the session.
     pub fn is_needed(&self) -> bool {
         self.needed().is_needed()
     }

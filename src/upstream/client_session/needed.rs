@@ -10,7 +10,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Needed {
     tasks: TaskTracker,
-    /// Whether another replica carries a call on there.
+    /// The use of a session by another replica that carries a call on there.
     elsewhere: AtomicBool,
 }
 

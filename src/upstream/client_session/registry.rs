@@ -14,7 +14,7 @@ use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::sessions::session::{ServerSession, SessionIdentity, Unasked};
 
-/// How many sessions may be in use at the same time. Each has a stream or a call, which have bounds of their
+/// The number of sessions that may be in use at the same time. Each has a stream or a call, which have bounds of their
 /// own.
 const SESSIONS_MAX: usize = 10_000;
 

@@ -29,7 +29,7 @@ use crate::upstream::sessions::session::{ServerSession, Unasked};
 /// The beginning of event ids that raincheck gave.
 pub const OUR_EVENT_IDS: &str = "raincheck/";
 
-/// How long a call waits for the stream. A server may hold back the head of the response until it has something
+/// The time for which a call waits for the stream. A server may hold back the head of the response until it has something
 /// to say.
 const OPENING: Duration = Duration::from_millis(300);
 
@@ -54,7 +54,7 @@ struct KnownStreams {
     kept: Option<Arc<ClientStream>>,
     /// The streams that clients read.
     read: usize,
-    /// Whether the server has no such stream.
+    /// `true` if the server has no such stream.
     none: bool,
 }
 

@@ -30,7 +30,7 @@ use crate::upstream::server_message;
 use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::ServerSession;
 
-/// How long events wait for a client that is away, if no call of raincheck's runs.
+/// The time for which events wait for a client that is away, if no call of raincheck's runs.
 const LINGER: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(super) struct ServerEvents {
     body: ResponseBody,
     decoder: Decoder,
     read: VecDeque<SseEvent>,
-    /// What follows in the stream cannot be read.
+    /// The rest of the stream cannot be read.
     is_broken: bool,
 }
 

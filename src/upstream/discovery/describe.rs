@@ -23,11 +23,11 @@ use crate::upstream::server::ServerTransport;
 use crate::upstream::translate;
 use crate::upstream::wrapped::Upstream;
 
-/// How many pages of a tool list are read. Tools on further pages are not checked.
+/// The number of pages of a tool list that are read. Tools on further pages are not checked.
 const PAGES_MAX: usize = 64;
 
 impl Upstream {
-    /// What the server says of itself to this caller, who has these capabilities. If the future is dropped, the
+    /// Returns the server's description of itself for this caller, who has these capabilities. If the future is dropped, the
     /// request goes on, unless too many do already.
     pub async fn discover(
         &self,
@@ -87,7 +87,7 @@ impl Upstream {
         Ok(discovered)
     }
 
-    /// What the server last said of itself to that caller. What it says to another caller may be a secret.
+    /// Returns the server's last description of itself for that caller. That for another caller may be a secret.
     /// Callers whose credentials the server never gets count as one.
     pub fn last_discovered(&self, caller: [u8; 16]) -> Option<Arc<Discovered>> {
         self.known.discovered(self.whose(caller))
@@ -179,7 +179,7 @@ impl Upstream {
         known.get(caller, services, listing, has_begun).await
     }
 
-    /// Whether a request of that caller would not wait for a session.
+    /// Returns `true` if a request of that caller would not wait for a session.
     fn has_session_for(&self, era: Era, caller: [u8; 16]) -> bool {
         match (self.server.transport(), era) {
             (ServerTransport::Posts(_), Era::Modern) => true,

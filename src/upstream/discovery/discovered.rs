@@ -7,7 +7,7 @@ use crate::mcp::json::Object;
 use crate::upstream::no_session::SessionError;
 use crate::upstream::port::UpstreamError;
 
-/// What the server says of itself, in its own words.
+/// The server's description of itself, in its own words.
 #[derive(Debug, Clone)]
 pub struct Discovered {
     pub capabilities: Box<RawValue>,
@@ -50,7 +50,7 @@ impl From<SessionError> for DiscoverError {
     }
 }
 
-/// What an error answer means to a caller that asked about the server itself.
+/// Returns the meaning of an error for a caller that asked about the server itself.
 pub(in crate::upstream) fn refused(error: UpstreamError) -> DiscoverError {
     if matches!(error.status, 401 | 403) {
         return DiscoverError::Unauthorized(error);

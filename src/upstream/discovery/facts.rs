@@ -34,7 +34,7 @@ use crate::upstream::single_flight::{Flight, SingleFlight};
 /// The time between two such questions. Clients make mistakes that look as if the server had another era.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a refusal waits for the server's answer about its era, so that a client that tries again is
+/// The time for which a refusal waits for the server's answer about its era, so that a client that tries again is
 /// understood. The request to the server goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -84,7 +84,7 @@ pub(in crate::upstream) struct ServerFacts {
     memory: Option<Arc<FactsFile>>,
     /// The era was read from the file of an earlier run, and the server has answered nothing since.
     is_hearsay: AtomicBool,
-    /// Whether a modern server takes legacy sessions, too.
+    /// `true` if a modern server takes legacy sessions, too.
     pub(in crate::upstream) sessions: LegacySessions,
     doubting: SingleFlight,
     doubted: Mutex<Option<Instant>>,
@@ -360,7 +360,7 @@ impl ServerFacts {
         self.keep();
     }
 
-    /// Whether the server may have become another one since. A program stays the same until it is started
+    /// Returns `true` if the server may have become another one since. A program stays the same until it is started
     /// again, and asking it would cost a process.
     fn may_be_another(&self) -> bool {
         let asked = self.starts_asked.load(Ordering::Relaxed);
@@ -405,7 +405,7 @@ impl ServerFacts {
     }
 }
 
-/// Whether a server of the other era might have refused this. That a method is unknown counts only for a method
+/// Returns `true` if a server of the other era might have refused this. That a method is unknown counts only for a method
 /// that the server should have: every server refuses some methods.
 fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     match event {
@@ -428,7 +428,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// Whether an HTTP status says that the server does not understand the request.
+/// Returns `true` if an HTTP status says that the server does not understand the request.
 pub(in crate::upstream) fn is_refusal(status: StatusCode) -> bool {
     matches!(
         status,

@@ -21,10 +21,10 @@ use crate::upstream::discovery::discovered::Discovered;
 /// A description larger than this is not kept.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// What is kept expires after this time, because servers are upgraded.
+/// The time after which kept facts expire, because servers are upgraded.
 const BELIEVED: Duration = Duration::from_hours(24 * 7);
 
-/// What is kept of one server.
+/// The kept facts about one server.
 #[derive(Debug, Clone, Default)]
 pub(in crate::upstream) struct KeptFacts {
     pub(in crate::upstream) era: Option<Era>,
@@ -44,7 +44,7 @@ struct FactsOnDisk {
 #[derive(Debug)]
 pub(in crate::upstream) struct FactsFile {
     file: PathBuf,
-    /// What was read or written last, so that nothing is written twice. The lock is held while the file is
+    /// The facts that were read or written last, so that nothing is written twice. The lock is held while the file is
     /// written, by a thread that may block.
     text: Mutex<String>,
 }

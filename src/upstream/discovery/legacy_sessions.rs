@@ -26,7 +26,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// A refusal without a JSON-RPC message may be a gateway's, and is believed for this time only.
 const BELIEVED: Duration = Duration::from_secs(30);
 
-/// What a server last said of sessions, and how long that is believed.
+/// The last answer of a server about sessions, and the time for which that is believed.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct LegacySessions {
     belief: Mutex<Option<Belief>>,
@@ -39,7 +39,7 @@ pub(in crate::upstream) struct Belief {
     pub(in crate::upstream) until: Instant,
 }
 
-/// What the answer to an `initialize` says.
+/// The meaning of the answer to an `initialize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum SessionsAnswer {
     Taken,
@@ -162,7 +162,7 @@ fn is_about_it(status: StatusCode) -> bool {
     status.is_client_error() && !is_about_else
 }
 
-/// What an error says about sessions. A server that is failing says nothing, and a code of the server's own may
+/// Returns the meaning of an error for sessions. A server that is failing says nothing, and a code of the server's own may
 /// mean anything.
 pub(in crate::upstream) fn refused(error: &RawValue) -> Option<SessionsAnswer> {
     match result::error_code(error)? {

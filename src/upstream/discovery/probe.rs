@@ -34,7 +34,7 @@ pub(in crate::upstream) enum Undecided {
     Unauthorized(UpstreamError),
 }
 
-/// What the answer to a POST says.
+/// The meaning of the answer to a POST.
 #[derive(Debug)]
 pub(in crate::upstream) enum Found {
     Era(Era),
@@ -162,7 +162,7 @@ pub(in crate::upstream) fn era_of_result(result: &RawValue) -> Era {
     }
 }
 
-/// Whether only a modern server gives this code. Servers of both eras give -32601 and -32602.
+/// Returns `true` if only a modern server gives this code. Servers of both eras give -32601 and -32602.
 pub(in crate::upstream) fn era_of_error(error: &RawValue) -> Era {
     match result::error_code(error) {
         Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,

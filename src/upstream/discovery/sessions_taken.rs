@@ -13,18 +13,18 @@ use crate::upstream::discovery::legacy_sessions::{SessionsAnswer, ask_in_time};
 use crate::upstream::server::ServerTransport;
 use crate::upstream::wrapped::Upstream;
 
-/// How long a client's request waits for the answer. The request to the server goes on.
+/// The time for which a client's request waits for the answer. The request to the server goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Upstream {
-    /// What [`Self::refuses_sessions`] says without asking the server.
+    /// The answer of [`Self::refuses_sessions`] without asking the server.
     pub fn is_known_to_refuse_sessions(&self) -> bool {
         let belief = self.known.sessions.belief();
         self.known_era() == Some(Era::Modern)
             && belief.is_some_and(|belief| !belief.said.is_taken())
     }
 
-    /// Whether the server is known to be modern only, so that it refuses the sessions of legacy clients. Only
+    /// Returns `true` if the server is known to be modern only, so that it refuses the sessions of legacy clients. Only
     /// the first request waits for the server. Later the server is asked in a job of its own, and until it
     /// answers, its last answer is believed.
     pub async fn refuses_sessions(&self, credentials: Option<&Credentials>) -> bool {

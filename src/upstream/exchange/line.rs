@@ -25,10 +25,10 @@ use crate::upstream::port::{
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
-/// How many lines are tried for one request, if they end before the request is on them.
+/// The number of lines that are tried for one request, if they end before the request is on them.
 const LINES_MAX: u32 = 3;
 
-/// How long a server may take to set its log level. After that the call is sent all the same.
+/// The time that a server may take to set its log level. After that the call is sent all the same.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.

@@ -23,10 +23,10 @@ pub(super) mod session;
 
 /// How one request reaches the server, and what the server says about it there.
 trait RequestTransport: Send + 'static {
-    /// What is read while the request is under way.
+    /// The object that is read while the request is under way.
     type Open: Send;
 
-    /// Whether the client hears that the request was sent: a program may have to be started first.
+    /// `true` if the client hears that the request was sent: a program may have to be started first.
     const TELLS_SENT: bool = false;
 
     /// Sends the request. Called again after [`Untaken::Later`] and [`Unsent`].

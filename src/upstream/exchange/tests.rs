@@ -10,7 +10,7 @@ use crate::mcp::error::{Reason, SideEffect};
 use crate::mcp::json::raw;
 use crate::upstream::failures::LATER;
 
-/// What the scripted server does with the next request.
+/// The scripted server's treatment of the next request.
 enum ScriptedAnswer {
     Busy,
     Taken(Vec<Next>),

@@ -27,7 +27,7 @@ pub(super) struct Address {
     refused: Mutex<Option<String>>,
 }
 
-/// What a response says about the address of its request.
+/// The meaning of a response for the address of its request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// It is no redirect.
@@ -46,12 +46,12 @@ pub(super) struct Moved;
 #[derive(Debug, Clone)]
 pub(super) struct UnfollowedRedirect(pub(super) String);
 
-/// Whether the request ran nothing, and would go to the right address if it were made once more.
+/// Returns `true` if the request ran nothing, and would go to the right address if it were made once more.
 pub(in crate::upstream) fn is_of_moved(extensions: &Extensions) -> bool {
     extensions.get::<Moved>().is_some()
 }
 
-/// Whether a response to a client's message is a redirect: its target is an address that no client can reach.
+/// Returns `true` if a response to a client's message is a redirect: its target is an address that no client can reach.
 pub(super) fn is_redirected_message(response: &Response<ResponseBody>) -> bool {
     response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED
 }
@@ -91,7 +91,7 @@ impl Address {
         Some(learned.into())
     }
 
-    /// Whether a redirect of that request would be no surprise, so that the request is to be kept until its response.
+    /// Returns `true` if a redirect of that request would be no surprise, so that the request is to be kept until its response.
     pub(super) fn may_be_redirected(&self, method: &Method, uri: &Uri) -> bool {
         // Requests other than POST are rare, so it costs little to keep each of them.
         !self.is_settled.load(Ordering::Relaxed)

@@ -22,7 +22,7 @@ use crate::mcp::flaw::{Flaw, HeaderWord};
 use crate::upstream::failures::INVALID;
 use crate::upstream::http::request_body::BoxError;
 
-/// How much is decoded at once.
+/// The number of bytes that are decoded at once.
 const CHUNK: usize = 16 * 1024;
 
 /// Codings over each other. No server has more.

@@ -30,10 +30,10 @@ use crate::upstream::http::http2::handshake::{handshake, no_http2};
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::settings::Settings;
 
-/// How long an address is tried alone (RFC 8305, Connection Attempt Delay).
+/// The time for which an address is tried alone (RFC 8305, Connection Attempt Delay).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// How many addresses of one name are tried.
+/// The number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
 /// A connected byte stream.
@@ -50,7 +50,7 @@ pub(in crate::upstream) struct Connector {
     timeout: Duration,
     /// HTTP/2, and no other version.
     http2: bool,
-    /// Whether the last attempt found no server.
+    /// `true` if the last attempt found no server.
     is_away: Arc<AtomicBool>,
 }
 
@@ -99,7 +99,7 @@ impl Connector {
         })
     }
 
-    /// Whether the server is on loopback or a socket. Then proxy and server are one resource, and what is sent
+    /// Returns `true` if the server is on loopback or a socket. Then proxy and server are one resource, and what is sent
     /// stays on this machine.
     pub(in crate::upstream) fn is_local(&self) -> bool {
         match &self.place {
@@ -164,7 +164,7 @@ impl Connector {
         connected
     }
 
-    /// Whether TLS itself failed. With TLS 1.3 a server refuses a certificate after the handshake, and HTTP/2 tells such
+    /// Returns `true` if TLS itself failed. With TLS 1.3 a server refuses a certificate after the handshake, and HTTP/2 tells such
     /// an alert by its kind only.
     fn is_tls_failure(&self, error: &io::Error) -> bool {
         client::is_tls(error) || (self.speaks_tls() && error.kind() == io::ErrorKind::InvalidData)
@@ -329,7 +329,7 @@ impl ServerAddress {
     }
 }
 
-/// Whether the path is a file that is no socket. The kernel answers "connection refused" for such a file.
+/// Returns `true` if the path is a file that is no socket. The kernel answers "connection refused" for such a file.
 fn about_socket(path: &Path, error: &io::Error) -> String {
     let name = path.display();
     match (error.kind(), std::fs::metadata(path)) {

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::base::lock::Mutex;
 
-/// How many cookies one session may have, and how long name and value of one may be together.
+/// The number of cookies that one session may have, and the length of name and value of one together.
 const COOKIES_MAX: usize = 16;
 const COOKIE_BYTES_MAX: usize = 4096;
 
@@ -136,7 +136,7 @@ fn name_of(pair: &str) -> &str {
     pair.split('=').next().unwrap_or_default()
 }
 
-/// Whether a response from that address may set the cookie at all (RFC 6265bis, 5.7): its name may demand attributes, and
+/// Returns `true` if a response from that address may set the cookie at all (RFC 6265bis, 5.7): its name may demand attributes, and
 /// a secure one comes over TLS only.
 fn may_be_set(cookie: &RawCookie<'_>, from: &Url) -> bool {
     let is_secure = cookie.secure() == Some(true);

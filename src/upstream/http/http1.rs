@@ -16,10 +16,10 @@ use crate::upstream::http::request_body::RequestBody;
 /// Common servers close an idle connection after 5 s, so raincheck gives it up before.
 pub(super) const IDLE: Duration = Duration::from_secs(4);
 
-/// How many idle connections each thread keeps. Others are closed after use.
+/// The number of idle connections that each thread keeps. Others are closed after use.
 const IDLE_MAX: usize = 256;
 
-/// How many connections of other threads a thread takes in a row. Each call over such a connection wakes its thread twice, so
+/// The number of connections of other threads that a thread takes in a row. Each call over such a connection wakes its thread twice, so
 /// the last of them is closed after its use, and the thread makes one of its own.
 const OF_OTHERS_MAX: u32 = 16;
 
@@ -76,7 +76,7 @@ impl PooledConnection {
 struct ConnectionPool {
     /// The idle connections, the newest last.
     idle: Mutex<VecDeque<(SendRequest<RequestBody>, Instant)>>,
-    /// How many connections of other threads this thread has taken since it took one of its own.
+    /// The number of connections of other threads that this thread has taken since it took one of its own.
     of_others: AtomicU32,
 }
 

@@ -50,14 +50,14 @@ pub use crate::upstream::http::request_body::RequestBody;
 pub use crate::upstream::http::response_body::ResponseBody;
 pub(super) use crate::upstream::http::response_body::decoded;
 
-/// How often a connection is tried while nothing was sent, and the pause after the first failure.
+/// The number of times that a connection is tried while nothing was sent, and the pause after the first failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// No attempt begins later than this after the first.
 const TRYING: Duration = Duration::from_secs(5);
 
-/// How long raincheck waits for the end of a stream after its answer.
+/// The time for which raincheck waits for the end of a stream after its answer.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// A response head larger than this is refused.
@@ -102,7 +102,7 @@ impl Http {
         }
     }
 
-    /// Whether the server is on loopback or a socket.
+    /// Returns `true` if the server is on loopback or a socket.
     pub(super) fn is_local(&self) -> bool {
         self.connector.is_local()
     }
@@ -116,12 +116,12 @@ impl Http {
         self.headers.values().cloned()
     }
 
-    /// Whether this process sent the request that it received.
+    /// Returns `true` if this process sent the request that it received.
     pub(super) fn has_sent(&self, headers: &HeaderMap) -> bool {
         self.mark.is_in(headers)
     }
 
-    /// Whether a client's credentials go to the server unless the operator says otherwise: the server is local, and no
+    /// Returns `true` if a client's credentials go to the server unless the operator says otherwise: the server is local, and no
     /// configured header replaces them.
     pub(super) fn takes_credentials(&self) -> bool {
         self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
@@ -255,7 +255,7 @@ impl Http {
         }
     }
 
-    /// Whether a connection to the server comes about. Nothing is sent over it.
+    /// Returns `true` if a connection to the server comes about. Nothing is sent over it.
     pub(super) async fn can_connect(&self) -> bool {
         self.connect().await.is_ok()
     }
@@ -322,7 +322,7 @@ enum SendError {
     Failed(Failure),
 }
 
-/// Whether two headers say where the body ends (RFC 9112, 6.3). Another reader may believe the other header,
+/// Returns `true` if two headers say where the body ends (RFC 9112, 6.3). Another reader may believe the other header,
 /// and take the rest for an answer.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)

@@ -26,7 +26,7 @@ use crate::upstream::query::{QueryRule, joined};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::settings::Settings;
 
-/// How long a server may take to describe itself or to begin a session. Some servers are started by the
+/// The time that a server may take to describe itself or to begin a session. Some servers are started by the
 /// request.
 pub(in crate::upstream) const FIRST_WORDS: Duration = Duration::from_secs(30);
 
@@ -184,7 +184,7 @@ impl Origin {
         self.address.learned()
     }
 
-    /// What the server gets of a client's credentials.
+    /// Returns the part of a client's credentials that the server gets.
     pub(in crate::upstream) fn credentials(&self) -> &CredentialRule {
         &self.forward.credentials
     }

@@ -7,7 +7,7 @@ use crate::upstream::http::address::{Direction, Moved, UnfollowedRedirect};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
 
-/// How many redirects of one request are followed.
+/// The number of redirects of one request that are followed.
 const HOPS_MAX: usize = 5;
 
 impl Origin {

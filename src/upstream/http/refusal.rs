@@ -128,7 +128,7 @@ fn failure_of(status: StatusCode) -> Failure {
     }
 }
 
-/// Whether servers and gateways send this status before a request reaches its handler. With every other status
+/// Returns `true` if servers and gateways send this status before a request reaches its handler. With every other status
 /// the call may have run: 408 and 499 end a handler that was slow, 303 redirects a client after a POST was
 /// performed, and 409 or 422 is often the handler's own verdict.
 fn is_before_the_call(status: StatusCode) -> bool {
@@ -182,12 +182,12 @@ impl SessionRefusal {
         })
     }
 
-    /// Whether the words speak of a session.
+    /// Returns `true` if the words speak of a session.
     pub(in crate::upstream) fn names_session(&self) -> bool {
         names_session(&self.words)
     }
 
-    /// Whether the refusal alone proves that the server does not know the session, and so ran nothing. 404 does for a
+    /// Returns `true` if the refusal alone proves that the server does not know the session, and so ran nothing. 404 does for a
     /// request that names a session (2025-11-25, Transports, Session Management), and 400 and 410 do where the words
     /// speak of the session. With any other status the words may be those of a tool.
     pub fn is_certain(&self, has_id: bool) -> bool {
@@ -206,7 +206,7 @@ impl SessionRefusal {
 const LOST: i64 = -32006;
 const SERVER_ERROR: i64 = -32000;
 
-/// Whether a text of the server speaks of its session.
+/// Returns `true` if a text of the server speaks of its session.
 fn names_session(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     SESSION_WORDS.iter().any(|word| text.contains(word))

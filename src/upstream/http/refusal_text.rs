@@ -15,10 +15,10 @@ use crate::base::printable::is_printable;
 use crate::mcp::json::Object;
 use crate::upstream::http::markup::without_markup;
 
-/// How many characters are shown.
+/// The number of characters that are shown.
 const CHARS_MAX: usize = 200;
 
-/// How much of the plain text is looked at.
+/// The number of bytes of the plain text that are looked at.
 const LOOKED_AT: usize = 4 * 1024;
 
 /// A shorter value that was sent is too common to be taken out wherever it stands.
@@ -55,7 +55,7 @@ pub(in crate::upstream) fn shown(text: &str, sent: &[&str]) -> String {
     spaced.join(" ").chars().take(CHARS_MAX).collect()
 }
 
-/// What a JSON text says, by the names that servers and gateways use. `None`: it is no JSON object, or says nothing
+/// Returns the message of a JSON text, by the names that servers and gateways use. `None`: it is no JSON object, or says nothing
 /// under them.
 fn said_in_json(text: &str) -> Option<String> {
     let object = Object::parse(text).ok()?;
@@ -109,7 +109,7 @@ fn visible(text: &str) -> String {
 /// Writes a text anew, word by word, without its secrets and internal addresses.
 struct Redaction {
     out: String,
-    /// What the words before say of the next one.
+    /// The meaning of the words before for the next one.
     before: Before,
 }
 
@@ -254,7 +254,7 @@ fn is_bare_name(word: &str) -> bool {
         && word.len() < 24
 }
 
-/// What stands for a word that must not be shown.
+/// The text in place of a word that must not be shown.
 fn redacted(word: &str) -> Option<Cow<'static, str>> {
     if word.contains("://") {
         return Some(public_url(word).map_or_else(|| ADDRESS.into(), Into::into));

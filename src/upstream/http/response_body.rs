@@ -31,7 +31,7 @@ enum Source {
     /// When it is dropped before its end, its stream is reset, and the connection stays.
     Http2 {
         stream: RecvStream,
-        /// How much is still to come. `None`: the server did not say.
+        /// The number of bytes that are still to come. `None`: the server did not say.
         left: Option<u64>,
         place: Option<StreamPlace>,
     },

@@ -33,7 +33,7 @@ impl BorrowedResponder {
         Some((Self { events, answer }, receiver))
     }
 
-    /// Whether the call still reads.
+    /// Returns `true` if the call still reads.
     pub(in crate::upstream) fn is_taken(&self) -> bool {
         !self.events.is_closed()
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::mcp::error::Failure;
 use crate::upstream::port::{Question, UpstreamError};
 
-/// What the server says about one request.
+/// A message of the server about one request.
 #[derive(Debug)]
 pub(in crate::upstream) enum LineEvent {
     Progress(Box<RawValue>),

@@ -21,7 +21,7 @@ use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::PoolKey;
 use crate::upstream::port::UpstreamError;
 
-/// How long a server's handshake may take: `npx -y` may have to fetch it first.
+/// The time that a server's handshake may take: `npx -y` may have to fetch it first.
 pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The line, after the handshake with a legacy server; a modern server has none.

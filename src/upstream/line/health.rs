@@ -15,7 +15,7 @@ const DEATHS_MAX: u32 = 5;
 const PAUSE_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 30_000;
 
-/// What the ends of its processes say about the program.
+/// The health of a program, by the ends of its processes.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct LineHealth {
     quick_deaths: u32,
@@ -23,7 +23,7 @@ pub(in crate::upstream) struct LineHealth {
 }
 
 impl LineHealth {
-    /// How long to wait before the next start.
+    /// Returns the time to wait before the next start.
     pub(in crate::upstream) fn pause(&self, now: Instant) -> Duration {
         self.not_before
             .map(|at| at.saturating_duration_since(now))

@@ -22,7 +22,7 @@ pub(super) struct LineMailbox {
     /// There was a reader, and its client has asked nothing since it left.
     was_read: bool,
     is_over: bool,
-    /// Whether the line waits for the reader.
+    /// `true` if the line waits for the reader.
     is_full: watch::Sender<bool>,
     /// The reader was waited for in vain.
     is_slow: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub(super) struct LineMailbox {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReaderId(Arc<Notify>);
 
-/// What a reader finds in the mailbox.
+/// An entry of the mailbox, for its reader.
 pub(super) enum Mail {
     Message(String),
     Nothing,

@@ -112,7 +112,7 @@ impl LineServer {
         subscription::listen(Arc::clone(&self.pool), era, wish)
     }
 
-    /// How many lines were started for calls, including those that failed to start.
+    /// Returns the number of lines that were started for calls, including those that failed to start.
     pub(super) fn starts(&self) -> usize {
         self.pool.starts()
     }
@@ -121,7 +121,7 @@ impl LineServer {
         &self.pool.tools
     }
 
-    /// What a legacy server said of itself in its answer to `initialize` on one of the caller's lines. If the
+    /// Returns a legacy server's description of itself in its answer to `initialize` on one of the caller's lines. If the
     /// caller has no line, one is started, which the caller's calls will use.
     pub(super) async fn described(
         &self,
@@ -184,7 +184,7 @@ impl LineServer {
         self.pool.source.cannot_run()
     }
 
-    /// What last kept a program from running.
+    /// Returns the last obstacle that kept a program from running.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match &self.pool.source {
             LineSource::Program(launcher) => launcher.obstacles.last(),
@@ -192,7 +192,7 @@ impl LineServer {
         }
     }
 
-    /// How long [`Self::stop`] may take.
+    /// Returns the time that [`Self::stop`] may take.
     pub(super) fn stop_patience(&self) -> Duration {
         self.pool.source.stop_patience()
     }

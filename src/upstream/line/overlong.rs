@@ -10,7 +10,7 @@ use crate::upstream::server_message::ServerMessage;
 /// A message longer than this is given up, and the line with it.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What is known of the message so far.
+/// The known part of the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::upstream) enum OverlongVerdict {
     /// The message has not ended yet.
@@ -59,7 +59,7 @@ impl Overlong {
         }
     }
 
-    /// How many bytes were read beside the message.
+    /// Returns the number of bytes that were read beside the message.
     pub(in crate::upstream) fn skipped(&mut self, bytes: usize) -> OverlongVerdict {
         self.read += bytes as u64;
         if self.read > BYTES_MAX {

@@ -32,9 +32,9 @@ pub(in crate::upstream) struct LinePool {
     /// The place of a process that no caller uses yet.
     pub(super) spare_place: SpareSlot,
     lines: Arc<SessionPool<SharedLine>>,
-    /// What the first caller declares.
+    /// The capabilities that the first caller declares.
     expected: OnceLock<Arc<str>>,
-    /// How many lines were started for calls.
+    /// The number of lines that were started for calls.
     starts: AtomicUsize,
     pub(in crate::upstream) tools: Arc<Cache<Tools>>,
 }
@@ -127,7 +127,7 @@ impl LinePool {
         self.expected.get_or_init(declared);
     }
 
-    /// What the first caller declares, as far as there is one.
+    /// Returns the capabilities that the first caller declares, if there is one.
     pub(super) fn expected(&self) -> Arc<str> {
         self.expected.get().map_or_else(|| "{}".into(), Arc::clone)
     }
@@ -136,7 +136,7 @@ impl LinePool {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller has a line, or one is being started for it.
+    /// Returns `true` if the caller has a line, or one is being started for it.
     pub(in crate::upstream) fn has_any_of(&self, caller: [u8; 16]) -> bool {
         self.lines.has_any_of(caller)
     }

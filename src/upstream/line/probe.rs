@@ -26,10 +26,10 @@ use crate::upstream::translate;
 /// it.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// What a process was found to speak.
+/// The protocol that a process was found to speak.
 struct ProbeAnswer {
     era: Era,
-    /// What a caller can use the process for.
+    /// The use of the process for a caller.
     heard: Option<Heard>,
 }
 

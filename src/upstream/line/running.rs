@@ -18,7 +18,7 @@ use crate::upstream::reader_queue::{Full, ReaderQueue};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::server_message::{ServerMessage, is_readable_elsewhere};
 
-/// What the server says on the stream of one request, as JSON.
+/// A message of the server on the stream of one request, as JSON.
 #[derive(Debug)]
 pub enum SessionEvent {
     /// A notification, or a request of the server's own.
@@ -34,7 +34,7 @@ pub(super) struct RunningRequest {
     pub(super) is_handshake: bool,
 }
 
-/// Who reads what the server says about a request.
+/// The reader of the server's messages about a request.
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,

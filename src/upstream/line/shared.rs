@@ -52,7 +52,7 @@ pub(in crate::upstream) struct SharedLine {
     /// The capabilities that were declared to the server, as JSON. Nothing is declared to a modern server.
     capabilities: Arc<str>,
     tools: Arc<Cache<Tools>>,
-    /// What a legacy server said of itself.
+    /// A legacy server's description of itself.
     pub(in crate::upstream) described: std::sync::OnceLock<Arc<Discovered>>,
     pub(in crate::upstream) log_level: Mutex<Option<Arc<str>>>,
 }

@@ -106,7 +106,7 @@ const BEGUN: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
 impl SendState {
-    /// True if the message will never be sent.
+    /// Takes the message back. Returns `true` if it will never be sent.
     pub(super) fn withdraw(&self) -> bool {
         let is_unsent = self.decide(WITHDRAWN);
         // A request that has begun is settled, too, so that its POST is not tried again after its cancel.
@@ -114,7 +114,7 @@ impl SendState {
         is_unsent
     }
 
-    /// False if the message must not be sent.
+    /// Begins to send the message. Returns `false` if it must not be sent.
     pub(in crate::upstream) fn begin(&self) -> bool {
         self.decide(BEGUN)
     }

@@ -108,7 +108,7 @@ impl<'l, E: LineListener> Hearing<'l, E> {
         }
     }
 
-    /// False if the text is no message.
+    /// Returns `false` if the text is no message.
     fn is_heard(&mut self, text: &[u8]) -> bool {
         let batch = if text.starts_with(b"[") {
             std::str::from_utf8(text)

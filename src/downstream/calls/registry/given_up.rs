@@ -46,7 +46,7 @@ pub(super) struct Collectable {
     pub(super) note: Option<ClientNote>,
 }
 
-/// What is known of calls that are the same as one that comes.
+/// The known facts about calls that are the same as one that comes.
 #[derive(Debug, Default)]
 pub(in crate::downstream) struct SameCall {
     /// It runs, and its client's clock may have ended without a cancel.

@@ -89,7 +89,7 @@ pub(in crate::downstream) fn names_our_result(request: &Request<'_>) -> bool {
     uri.is_some_and(|uri| ResultUri::is_ours(&uri))
 }
 
-/// Where the answer to a request for a list has the list.
+/// Returns the member that has the list in the answer to a request for one.
 pub(in crate::downstream) fn list_member(method: &str) -> Option<&'static str> {
     Some(match method {
         "tools/list" => "tools",

@@ -23,8 +23,8 @@ pub struct Deliveries(Mutex<Table>);
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) sessions: HashMap<SessionKey, TaskSession>,
-    /// Questions on open streams of `tasks/result` here, and on how many: each stream is another chance to see
-    /// the question, because an older stream may be dead.
+    /// The questions on open streams of `tasks/result` here, each with the number of its streams: each of them is another chance to
+    /// see the question, because an older stream may be dead.
     pub(super) on_results: HashMap<QuestionKey, usize>,
     uses: u64,
 }

@@ -35,7 +35,7 @@ fn say_if_rare(output: &Output, line: &[u8]) {
     output.say_now_if_rare(|own| own.bytes.extend_from_slice(line));
 }
 
-/// What this thread has gathered.
+/// The lines that this thread has gathered.
 fn gathered(output: &Output) -> String {
     String::from_utf8(output.gathered.here().lock().bytes.clone()).unwrap()
 }

@@ -62,7 +62,7 @@ pub(super) struct SessionCall {
 pub(super) enum CallStream {
     Reading {
         messages: Box<Messages>,
-        /// What is read is the rest of a stream that was cut.
+        /// The stream that is read is the rest of one that was cut.
         is_resumed: bool,
     },
     /// The call runs on at the server. Its next events follow the event with this id.
@@ -194,7 +194,7 @@ impl Drop for SessionCall {
     }
 }
 
-/// What came of reading on.
+/// The outcome of reading on.
 pub(super) enum StreamRead {
     Event(Event),
     Nothing,

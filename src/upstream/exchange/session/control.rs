@@ -17,14 +17,14 @@ use crate::upstream::port::{Answer, Control};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
-/// How long the server may take to accept a cancel. An overloaded server is slow, and without the cancel it
+/// The time that the server may take to accept a cancel. An overloaded server is slow, and without the cancel it
 /// would go on with a call that no client waits for.
 const TELLING: Duration = Duration::from_secs(15);
 
-/// How long to wait until the server has begun to answer a call. A server that is slower answers in one piece.
+/// The time to wait until the server has begun to answer a call. A server that is slower answers in one piece.
 const TAKING: Duration = Duration::from_secs(5);
 
-/// What another process needs to carry a call on.
+/// The data by which another process carries a call on.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CallResumePoint {
     pub(super) session: SessionHandover,

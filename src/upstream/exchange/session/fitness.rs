@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use crate::upstream::http::SessionRefusal;
 use crate::upstream::port::Event;
 
-/// Whether a session can serve another call after this end of a call.
+/// The use of a session for other calls after this end of a call.
 pub(super) enum Fitness {
     Fit,
     /// The server has the session only if it proves so.

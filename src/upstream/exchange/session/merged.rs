@@ -17,12 +17,12 @@ use crate::upstream::port::Event;
 
 pub(super) struct MergedEvents {
     pub(super) on_stream: BoxStream<'static, Event>,
-    /// What the session's stream says to the call.
+    /// The messages of the session's stream for the call.
     pub(super) beside: mpsc::Receiver<Event>,
     pub(super) underway: CurrentCall,
     /// When the last answer was sent to a server that may lose answers.
     pub(super) answered: watch::Receiver<Option<Instant>>,
-    /// How long such a server may be silent after the answer.
+    /// The time for which such a server may be silent after the answer.
     pub(super) patience: Option<Duration>,
     pub(super) silent_since: Option<Instant>,
     /// Cancelled when the client whose session it is ends it.

@@ -50,7 +50,7 @@ impl SessionCall {
         }
     }
 
-    /// Whether the call may be sent once more on a new session. If the session is the client's, raincheck must not begin
+    /// Returns `true` if the call may be sent once more on a new session. If the session is the client's, raincheck must not begin
     /// another one.
     fn may_move(&self) -> bool {
         !self.has_moved && !self.is_borrowed()
@@ -99,7 +99,7 @@ impl SessionCall {
         Ok(lease?)
     }
 
-    /// Whether the call runs on its client's own session.
+    /// Returns `true` if the call runs on its client's own session.
     pub(super) fn is_borrowed(&self) -> bool {
         let lease = self.lease.as_ref();
         lease.is_some_and(|lease| lease.session.is_borrowed())

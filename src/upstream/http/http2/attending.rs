@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::upstream::http::http1::IDLE;
 use crate::upstream::http::http2::connections::{ConnectionUse, Connections};
 
-/// How long the server of a connection with open requests may leave a PING without an answer. It may be busy, but it
+/// The time for which the server of a connection with open requests may leave a PING without an answer. It may be busy, but it
 /// sends the answer before most else.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 

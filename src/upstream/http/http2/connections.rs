@@ -58,7 +58,7 @@ enum NoStream {
     Ended,
 }
 
-/// What a connection is used for.
+/// The use of a connection.
 pub(super) enum ConnectionUse {
     /// Requests wait for the ends of their answers.
     Open,
@@ -124,7 +124,7 @@ impl Connections {
         (sender, self.place(id))
     }
 
-    /// How many attempts to connect have failed.
+    /// Returns the number of attempts to connect that have failed.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Acquire)
     }

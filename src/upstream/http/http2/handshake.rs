@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::upstream::http::http2::connections::{REQUESTS_MAX, STREAMS_MAX};
 use crate::upstream::http::http2::first_byte::FirstByte;
 
-/// How much of one answer may wait unread, as in the buffer of an HTTP/1.1 connection. The connection has room for as
+/// The number of bytes of one answer that may wait unread, as in the buffer of an HTTP/1.1 connection. The connection has room for as
 /// much of every request on it, so that no client that reads slowly holds up the answers of others.
 const UNREAD_MAX: u32 = 64 * 1024;
 
@@ -23,7 +23,7 @@ const UNREAD_MAX: u32 = 64 * 1024;
 /// wait, because it keeps about 256 bytes for each of them: 512 KiB for such an answer, 64 MiB for a connection.
 const SMALL_FRAME: usize = 32;
 
-/// What an unread frame costs of h2's budget: so much less as it has bytes, and nothing if it has as many.
+/// The cost of an unread frame in h2's budget: so much less as it has bytes, and nothing if it has as many.
 const FRAME_COST: usize = 256;
 
 const SMALL_FRAMES_MAX: usize = STREAMS_MAX as usize * (UNREAD_MAX as usize / SMALL_FRAME);

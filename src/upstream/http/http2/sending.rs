@@ -186,7 +186,7 @@ fn absolute(request: &Request<RequestBody>, scheme: &str) -> Option<Uri> {
         .ok()
 }
 
-/// What the end of a stream before its answer means (RFC 9113, 8.7).
+/// Returns the meaning of the end of a stream before its answer (RFC 9113, 8.7).
 fn unanswered(error: &h2::Error, request: Option<Box<Request<RequestBody>>>) -> Unanswered {
     let is_refused = error.is_reset() && error.reason() == Some(Code::REFUSED_STREAM);
     match () {

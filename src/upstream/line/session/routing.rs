@@ -64,7 +64,7 @@ impl LineSession {
         }
     }
 
-    /// Whether the message is a ping that raincheck answers: only requests of raincheck's run, and the client
+    /// Returns `true` if the message is a ping that raincheck answers: only requests of raincheck's run, and the client
     /// does not read.
     fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
         let table = self.table();

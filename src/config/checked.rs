@@ -12,7 +12,7 @@ use super::common::tls;
 use super::host::Host;
 use super::log_format::LogFormat;
 use super::problem::Problem;
-use super::scalar::{FromText, word};
+use super::scalar::words;
 use super::server::Wrapped;
 use super::settings::{
     AdminSettings, Config, DrainSettings, LimitSettings, ListenSettings, ReplicaSettings,
@@ -361,78 +361,29 @@ fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Prob
     })
 }
 
-impl FromText for NativeTasks {
-    const KIND: &'static str = r#""hide" or "pass""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(text, &[("hide", Self::Hide), ("pass", Self::Pass)])
-    }
-}
+words!(NativeTasks: "hide" => Self::Hide; or "pass" => Self::Pass);
 
-impl FromText for Seal {
-    const KIND: &'static str = r#""off", "mixed" or "payloads""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(
-            text,
-            &[
-                ("off", Self::Off),
-                ("mixed", Self::Mixed),
-                ("payloads", Self::Payloads),
-            ],
-        )
-    }
-}
+words!(Seal: "off" => Self::Off, "mixed" => Self::Mixed; or "payloads" => Self::Payloads);
 
-impl FromText for EraChoice {
-    const KIND: &'static str = r#""auto", "legacy" or "modern""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        let words = [
-            ("auto", Self::Auto),
-            ("legacy", Self::Legacy),
-            ("modern", Self::Modern),
-        ];
-        word(text, &words)
-    }
-}
+words!(EraChoice: "auto" => Self::Auto, "legacy" => Self::Legacy; or "modern" => Self::Modern);
 
-impl FromText for TransportChoice {
-    const KIND: &'static str = r#""auto", "streamable-http" or "sse""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        let words = [
-            ("auto", Self::Auto),
-            ("streamable-http", Self::StreamableHttp),
-            ("sse", Self::Sse),
-        ];
-        word(text, &words)
-    }
-}
+words!(
+    TransportChoice:
+    "auto" => Self::Auto,
+    "streamable-http" => Self::StreamableHttp;
+    or "sse" => Self::Sse
+);
 
-impl FromText for SessionUse {
-    const KIND: &'static str = r#""pool" or "caller""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(text, &[("pool", Self::Pool), ("caller", Self::Caller)])
-    }
-}
+words!(SessionUse: "pool" => Self::Pool; or "caller" => Self::Caller);
 
-impl FromText for CredentialUse {
-    const KIND: &'static str = r#""forward", "strip" or "static""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(
-            text,
-            &[
-                ("forward", Self::Forward),
-                ("strip", Self::Strip),
-                ("static", Self::Static),
-            ],
-        )
-    }
-}
+words!(
+    CredentialUse:
+    "forward" => Self::Forward,
+    "strip" => Self::Strip;
+    or "static" => Self::Static
+);
 
-impl FromText for LogFormat {
-    const KIND: &'static str = r#""text" or "json""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(text, &[("text", Self::Text), ("json", Self::Json)])
-    }
-}
+words!(LogFormat: "text" => Self::Text; or "json" => Self::Json);
 
 /// The shortest lease: three heartbeats, which come every second.
 const LEASE_MIN: Duration = Duration::from_secs(3);

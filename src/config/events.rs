@@ -2,22 +2,17 @@
 
 use super::file;
 use super::problem::Problem;
-use super::scalar::{FromText, word};
+use super::scalar::words;
 use super::settings::{AdminSettings, AuthSettings};
 use super::settings_events::{EventSettings, WrittenWebhooks};
 use crate::notify::callbacks::CallbackReach;
 
-impl FromText for WrittenWebhooks {
-    const KIND: &'static str = r#""off", "public" or "anywhere""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        let words = [
-            ("off", Self::Off),
-            ("public", Self::To(CallbackReach::Public)),
-            ("anywhere", Self::To(CallbackReach::Anywhere)),
-        ];
-        word(text, &words)
-    }
-}
+words!(
+    WrittenWebhooks:
+    "off" => Self::Off,
+    "public" => Self::To(CallbackReach::Public);
+    or "anywhere" => Self::To(CallbackReach::Anywhere)
+);
 
 /// `None`: clients have no events of raincheck.
 pub(super) fn events(

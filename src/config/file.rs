@@ -162,123 +162,82 @@ impl Default for Upstream {
     }
 }
 
-/// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Terms {
-    #[serde(deserialize_with = "optional")]
-    pub(super) mode: Option<Mode>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) grace_window: Option<Duration>,
-    /// A setting for all tools together, which no [`ToolRule`] has.
-    #[serde(deserialize_with = "optional")]
-    pub(super) companion_tools: Option<OrAuto<bool>>,
-    /// A setting for all tools together, which no [`ToolRule`] has.
-    #[serde(deserialize_with = "optional")]
-    pub(super) companion_prefix: Option<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) fallback_after: Option<OrAuto<Duration>>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) require_tasks: Option<bool>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) input: Option<InputWhen>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) retention: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) max_duration: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) poll_interval: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) poll_hold: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) input_reminder: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) input_timeout: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) on_input_timeout: Option<OnInputTimeout>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) result_bytes_max: Option<Size>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) result_inline: Option<ResultInline>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) max_result_size_chars: Option<usize>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) on_owner_lost: Option<OnOwnerLost>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) concurrency: Option<usize>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) queue: Option<usize>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) heartbeat: Option<OrAuto<bool>>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) attach: Option<bool>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) attach_window: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) give_up_window: Option<Duration>,
-    #[serde(deserialize_with = "optional_list")]
-    pub(super) scopes: Option<Vec<String>>,
-    /// Read before all other settings, and a setting that no [`ToolRule`] has.
-    #[serde(deserialize_with = "optional")]
-    pub(super) rules_file: Option<String>,
-    /// The same as a text.
-    #[serde(deserialize_with = "optional")]
-    pub(super) rules: Option<String>,
+/// Writes both structs of terms, because serde cannot both flatten a struct and refuse unknown keys.
+macro_rules! terms {
+    ($($name:ident: $type:ty,)*) => {
+        /// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct Terms {
+            $(
+                #[serde(deserialize_with = "optional")]
+                pub(super) $name: Option<$type>,
+            )*
+            #[serde(deserialize_with = "optional_list")]
+            pub(super) scopes: Option<Vec<String>>,
+            /// A setting for all tools together, which no [`ToolRule`] has, like those below.
+            #[serde(deserialize_with = "optional")]
+            pub(super) companion_tools: Option<OrAuto<bool>>,
+            #[serde(deserialize_with = "optional")]
+            pub(super) companion_prefix: Option<String>,
+            /// Read before all other settings.
+            #[serde(deserialize_with = "optional")]
+            pub(super) rules_file: Option<String>,
+            /// The same as a text.
+            #[serde(deserialize_with = "optional")]
+            pub(super) rules: Option<String>,
+        }
+
+        /// The terms for some tools. A missing term is as in [`Terms`].
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct ToolRule {
+            #[serde(deserialize_with = "names")]
+            pub(super) name: Vec<String>,
+            $(
+                #[serde(deserialize_with = "optional")]
+                $name: Option<$type>,
+            )*
+            #[serde(deserialize_with = "optional_list")]
+            scopes: Option<Vec<String>>,
+        }
+
+        impl ToolRule {
+            pub(super) fn split(self) -> (Vec<String>, Terms) {
+                let terms = Terms {
+                    $($name: self.$name,)*
+                    scopes: self.scopes,
+                    ..Terms::default()
+                };
+                (self.name, terms)
+            }
+        }
+    };
 }
 
-/// The terms for some tools. A missing term is as in [`Terms`]. The fields are repeated because serde cannot
-/// both flatten a struct and refuse unknown keys.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct ToolRule {
-    #[serde(deserialize_with = "names")]
-    pub(super) name: Vec<String>,
-    #[serde(deserialize_with = "optional")]
-    mode: Option<Mode>,
-    #[serde(deserialize_with = "optional")]
-    grace_window: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    fallback_after: Option<OrAuto<Duration>>,
-    #[serde(deserialize_with = "optional")]
-    require_tasks: Option<bool>,
-    #[serde(deserialize_with = "optional")]
-    input: Option<InputWhen>,
-    #[serde(deserialize_with = "optional")]
-    retention: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    max_duration: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    poll_interval: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    poll_hold: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    input_reminder: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    input_timeout: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    on_input_timeout: Option<OnInputTimeout>,
-    #[serde(deserialize_with = "optional")]
-    result_bytes_max: Option<Size>,
-    #[serde(deserialize_with = "optional")]
-    result_inline: Option<ResultInline>,
-    #[serde(deserialize_with = "optional")]
-    max_result_size_chars: Option<usize>,
-    #[serde(deserialize_with = "optional")]
-    on_owner_lost: Option<OnOwnerLost>,
-    #[serde(deserialize_with = "optional")]
-    concurrency: Option<usize>,
-    #[serde(deserialize_with = "optional")]
-    queue: Option<usize>,
-    #[serde(deserialize_with = "optional")]
-    heartbeat: Option<OrAuto<bool>>,
-    #[serde(deserialize_with = "optional")]
-    attach: Option<bool>,
-    #[serde(deserialize_with = "optional")]
-    attach_window: Option<Duration>,
-    #[serde(deserialize_with = "optional")]
-    give_up_window: Option<Duration>,
-    #[serde(deserialize_with = "optional_list")]
-    scopes: Option<Vec<String>>,
+terms! {
+    mode: Mode,
+    grace_window: Duration,
+    fallback_after: OrAuto<Duration>,
+    require_tasks: bool,
+    input: InputWhen,
+    retention: Duration,
+    max_duration: Duration,
+    poll_interval: Duration,
+    poll_hold: Duration,
+    input_reminder: Duration,
+    input_timeout: Duration,
+    on_input_timeout: OnInputTimeout,
+    result_bytes_max: Size,
+    result_inline: ResultInline,
+    max_result_size_chars: usize,
+    on_owner_lost: OnOwnerLost,
+    concurrency: usize,
+    queue: usize,
+    heartbeat: OrAuto<bool>,
+    attach: bool,
+    attach_window: Duration,
+    give_up_window: Duration,
 }
 
 impl ToolRule {
@@ -292,39 +251,6 @@ impl ToolRule {
 
     pub(super) fn follows_patience(&self) -> bool {
         self.fallback_after.is_some_and(|it| it != OrAuto::Auto)
-    }
-
-    pub(super) fn split(self) -> (Vec<String>, Terms) {
-        let terms = Terms {
-            mode: self.mode,
-            grace_window: self.grace_window,
-            companion_tools: None,
-            companion_prefix: None,
-            fallback_after: self.fallback_after,
-            require_tasks: self.require_tasks,
-            input: self.input,
-            retention: self.retention,
-            max_duration: self.max_duration,
-            poll_interval: self.poll_interval,
-            poll_hold: self.poll_hold,
-            input_reminder: self.input_reminder,
-            input_timeout: self.input_timeout,
-            on_input_timeout: self.on_input_timeout,
-            result_bytes_max: self.result_bytes_max,
-            result_inline: self.result_inline,
-            max_result_size_chars: self.max_result_size_chars,
-            on_owner_lost: self.on_owner_lost,
-            concurrency: self.concurrency,
-            queue: self.queue,
-            heartbeat: self.heartbeat,
-            attach: self.attach,
-            attach_window: self.attach_window,
-            give_up_window: self.give_up_window,
-            scopes: self.scopes,
-            rules_file: None,
-            rules: None,
-        };
-        (self.name, terms)
     }
 }
 

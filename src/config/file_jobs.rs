@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::scalar::{FromText, names, optional, scalar, word};
+use super::scalar::{names, optional, scalar, words};
 use crate::jobs::words::Meaning;
 use crate::jobs::{Lives, PollUnit};
 
@@ -140,38 +140,22 @@ impl<'de> Visitor<'de> for Shape {
     }
 }
 
-impl FromText for Meaning {
-    const KIND: &'static str =
-        r#""working", "done", "failed", "cancelled", "input", "retry" or "gone""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        let words = [
-            ("working", Self::Working),
-            ("done", Self::Done),
-            ("failed", Self::Failed),
-            ("cancelled", Self::Cancelled),
-            ("input", Self::Input),
-            ("retry", Self::Retry),
-            ("gone", Self::Gone),
-        ];
-        word(text, &words)
-    }
-}
+words!(
+    Meaning:
+    "working" => Self::Working,
+    "done" => Self::Done,
+    "failed" => Self::Failed,
+    "cancelled" => Self::Cancelled,
+    "input" => Self::Input,
+    "retry" => Self::Retry;
+    or "gone" => Self::Gone
+);
 
-impl FromText for Lives {
-    const KIND: &'static str = r#""backend", "process" or "session""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        let words = [
-            ("backend", Self::Backend),
-            ("process", Self::Process),
-            ("session", Self::Session),
-        ];
-        word(text, &words)
-    }
-}
+words!(
+    Lives:
+    "backend" => Self::Backend,
+    "process" => Self::Process;
+    or "session" => Self::Session
+);
 
-impl FromText for PollUnit {
-    const KIND: &'static str = r#""s" or "ms""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(text, &[("s", Self::Seconds), ("ms", Self::Milliseconds)])
-    }
-}
+words!(PollUnit: "s" => Self::Seconds; or "ms" => Self::Milliseconds);

@@ -22,6 +22,31 @@ pub(super) trait FromText: Sized {
     fn from_text(text: &str) -> Result<Self, String>;
 }
 
+/// Reads a setting that has a few possible words, each with its value.
+macro_rules! words {
+    (
+        $setting:ty:
+        $first:literal => $first_value:expr
+        $(, $word:literal => $value:expr)*; or $last:literal => $last_value:expr
+    ) => {
+        impl $crate::config::scalar::FromText for $setting {
+            const KIND: &'static str =
+                concat!("\"", $first, "\"", $(", \"", $word, "\"",)* " or \"", $last, "\"");
+            fn from_text(text: &str) -> Result<Self, String> {
+                const ALL: &str =
+                    concat!("\"", $first, "\"", $(", \"", $word, "\"",)* ", \"", $last, "\"");
+                match text {
+                    $first => Ok($first_value),
+                    $($word => Ok($value),)*
+                    $last => Ok($last_value),
+                    _ => Err(format!("{text:?} is not one of {ALL}")),
+                }
+            }
+        }
+    };
+}
+pub(super) use words;
+
 /// For `#[serde(deserialize_with)]`: a setting with a default.
 pub(super) fn scalar<'de, T: FromText, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_any(Reader(PhantomData))
@@ -228,34 +253,9 @@ impl FromText for ResultInline {
     }
 }
 
-/// Parses a setting that has a few possible words.
-pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
-    words
-        .iter()
-        .find_map(|(word, value)| (*word == text).then_some(*value))
-        .ok_or_else(|| {
-            let known: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-            format!("{text:?} is not one of {}", known.join(", "))
-        })
-}
+words!(Mode: "auto" => Self::Auto, "always" => Self::Always; or "never" => Self::Never);
 
-impl FromText for Mode {
-    const KIND: &'static str = r#""auto", "always" or "never""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(
-            text,
-            &[Self::Auto, Self::Always, Self::Never].map(|m| (m.word(), m)),
-        )
-    }
-}
-
-impl FromText for OnOwnerLost {
-    const KIND: &'static str = r#""resume", "rerun" or "fail""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        let words = [Self::Resume, Self::Rerun, Self::Fail];
-        word(text, &words.map(|o| (o.word(), o)))
-    }
-}
+words!(OnOwnerLost: "resume" => Self::Resume, "rerun" => Self::Rerun; or "fail" => Self::Fail);
 
 impl FromText for OnInputTimeout {
     const KIND: &'static str =
@@ -275,12 +275,4 @@ fn is_object(text: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value.is_object())
 }
 
-impl FromText for InputWhen {
-    const KIND: &'static str = r#""in_task" or "before_task""#;
-    fn from_text(text: &str) -> Result<Self, String> {
-        word(
-            text,
-            &[Self::InTask, Self::BeforeTask].map(|w| (w.word(), w)),
-        )
-    }
-}
+words!(InputWhen: "in_task" => Self::InTask; or "before_task" => Self::BeforeTask);

@@ -1,6 +1,6 @@
 //! The differences between the settings that a process runs on and the settings as they are written now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -19,18 +19,23 @@ pub struct ChangedSetting {
 impl ChangedSetting {
     /// Returns `true` if the change applies while the process runs. All other changes need a restart.
     pub fn is_live(&self) -> bool {
-        match &*self.setting {
-            // The names of tools that clients have seen.
-            "tasks.companion_tools" | "tasks.companion_prefix" => false,
-            "telemetry.log"
-            | "telemetry.access_log"
-            | "jobs"
-            | "upstream.concurrency"
-            | "upstream.queue" => true,
-            setting => ["tasks.", RULES, "limits."]
-                .iter()
-                .any(|section| setting.starts_with(section)),
-        }
+        is_live(&self.setting)
+    }
+}
+
+fn is_live(setting: &str) -> bool {
+    match setting {
+        // The names of tools that clients have seen.
+        "tasks.companion_tools" | "tasks.companion_prefix" => false,
+        "telemetry.log"
+        | "telemetry.access_log"
+        | "jobs"
+        | "tools"
+        | "upstream.concurrency"
+        | "upstream.queue" => true,
+        setting => ["tasks.", RULES, "limits."]
+            .iter()
+            .any(|section| setting.starts_with(section)),
     }
 }
 
@@ -112,21 +117,14 @@ impl Config {
     /// These settings, with those of `next` that apply while the process runs.
     #[must_use]
     pub fn with_live(&self, next: Self) -> Self {
-        let is_live = |name: &str| {
-            let change = ChangedSetting {
-                setting: name.to_owned(),
-                before: Value::Null,
-                after: Value::Null,
-            };
-            change.is_live()
-        };
         // The fingerprints of settings that need a restart stay, so that a later reload reports them again.
         let mut fingerprints = self.fingerprints.as_ref().clone();
         fingerprints.retain(|name, _| !is_live(name));
         let live = next.fingerprints.iter().filter(|(name, _)| is_live(name));
         fingerprints.extend(live.map(|(name, hash)| (name.clone(), *hash)));
         let mut config = self.clone();
-        config.shown = live_shown(&self.shown, &next.shown).into();
+        let shown = live_shown("", Some(&self.shown), Some(&next.shown));
+        config.shown = shown.unwrap_or_default().into();
         config.fingerprints = fingerprints.into();
         config.upstream.concurrency = next.upstream.concurrency;
         config.telemetry.log = next.telemetry.log;
@@ -137,46 +135,33 @@ impl Config {
     }
 }
 
-/// The settings that count after a reload, to be shown.
-fn live_shown(before: &Value, next: &Value) -> Value {
-    let mut shown = before.clone();
-    let mut take = |section: &str, key: Option<&str>| {
-        let (Some(to), from) = (shown.as_object_mut(), next.get(section)) else {
-            return;
-        };
-        let Some(key) = key else {
-            put(to, section, from);
-            return;
-        };
-        if let Some(to) = to.get_mut(section).and_then(Value::as_object_mut) {
-            put(to, key, from.and_then(|from| from.get(key)));
-        }
-    };
-    for section in ["tasks", "tools", "jobs", "limits"] {
-        take(section, None);
+/// Returns the settings that count after a reload, to be shown: those of `next` that are live, and the others of `before`.
+fn live_shown(setting: &str, before: Option<&Value>, next: Option<&Value>) -> Option<Value> {
+    if is_live(setting) {
+        return next.cloned();
     }
-    take("upstream", Some("concurrency"));
-    take("upstream", Some("queue"));
-    take("telemetry", Some("log"));
-    take("telemetry", Some("access_log"));
-    // The section was taken as a whole, and these two settings need a restart.
-    if let Some(tasks) = shown.get_mut("tasks").and_then(Value::as_object_mut) {
-        for key in ["companion_tools", "companion_prefix"] {
-            put(tasks, key, before.get("tasks").and_then(|it| it.get(key)));
-        }
+    let members = |of: Option<&Value>| of.and_then(Value::as_object).cloned();
+    let (own, others) = (members(before), members(next));
+    if own.is_none() && others.is_none() {
+        return before.cloned();
     }
-    shown
-}
-
-fn put(members: &mut Map<String, Value>, key: &str, value: Option<&Value>) {
-    match value {
-        Some(value) => {
-            members.insert(key.to_owned(), value.clone());
-        }
-        None => {
-            members.remove(key);
-        }
-    }
+    // A section may be in one of them only.
+    let is_new = own.is_none();
+    let (before, next) = (own.unwrap_or_default(), others.unwrap_or_default());
+    let names: BTreeSet<_> = before.keys().chain(next.keys()).collect();
+    let shown: Map<_, _> = names
+        .into_iter()
+        .filter_map(|name| {
+            let inner = if setting.is_empty() {
+                name.clone()
+            } else {
+                format!("{setting}.{name}")
+            };
+            let value = live_shown(&inner, before.get(name), next.get(name))?;
+            Some((name.clone(), value))
+        })
+        .collect();
+    (!is_new || !shown.is_empty()).then_some(Value::Object(shown))
 }
 
 #[cfg(test)]
@@ -208,6 +193,22 @@ mod tests {
     fn names(changes: &[ChangedSetting]) -> Vec<(&str, bool)> {
         let names = changes.iter();
         names.map(|it| (&*it.setting, it.is_live())).collect()
+    }
+
+    #[test]
+    fn what_is_shown_after_a_reload_is_live_or_as_before() {
+        let before = json!({"store": {"url": "a"}, "tasks": {"mode": "auto", "companion_tools": true}, "tools": [1]});
+        let next = json!({
+            "store": {"url": "b"}, "tasks": {"companion_prefix": "x"}, "tools": [2], "limits": {"calls": 1}, "drain": {"grace": "1s"},
+            "telemetry": {"log": "debug", "metrics": true},
+        });
+        assert_eq!(
+            live_shown("", Some(&before), Some(&next)).unwrap(),
+            json!({
+                "store": {"url": "a"}, "tasks": {"companion_tools": true}, "tools": [2], "limits": {"calls": 1},
+                "telemetry": {"log": "debug"},
+            })
+        );
     }
 
     #[test]

@@ -14,9 +14,10 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, fallback_after, \
-             require_tasks, input, retention, max_duration, poll_interval, poll_hold, \
-             input_reminder, input_timeout, on_input_timeout, result_bytes_max, result_inline, \
-             max_result_size_chars, on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, give_up_window, scopes, companion_tools, companion_prefix, rules_file, rules",
+             require_tasks, input, retention, max_duration, poll_interval, poll_hold, input_reminder, \
+             input_timeout, on_input_timeout, result_bytes_max, result_inline, max_result_size_chars, \
+             on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, give_up_window, scopes, \
+             companion_tools, companion_prefix, rules_file, rules",
     ),
     (
         "[[tools]]\nname = 'a'\nmax_result_size_chars = 0",

@@ -10,10 +10,11 @@ use super::base64;
 
 /// Returns `true` for a header that the protocol itself defines. Servers may have others that begin with `mcp-`.
 pub fn is_of_protocol(name: &str) -> bool {
-    name.strip_prefix("mcp-").is_some_and(|rest| {
-        matches!(rest, "method" | "name" | "protocol-version" | "session-id")
-            || rest.starts_with("param-")
-    })
+    // Whole names, of which most differ from any other in their length alone: each request asks this of each of its headers.
+    matches!(
+        name,
+        "mcp-method" | "mcp-name" | "mcp-protocol-version" | "mcp-session-id"
+    ) || name.starts_with("mcp-param-")
 }
 
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");

@@ -139,11 +139,15 @@ impl Forward {
 
     fn takes(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
-        if self.taken.contains(name) || goes_nowhere(text) || text.starts_with("proxy-") {
+        if self.taken.contains(name) {
             return false;
         }
-        if goes_anywhere(text) {
+        // The protocol's own headers first: each request has several.
+        if is_of_protocol(text) || goes_anywhere(text) {
             return true;
+        }
+        if goes_nowhere(text) || text.starts_with("proxy-") {
+            return false;
         }
         self.further.contains(name)
             // Some servers read other spellings as a header that was removed here, so such names do not pass.
@@ -152,12 +156,14 @@ impl Forward {
 
     /// Removes the headers that do not go to the server from a request that passes.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
-        hop_headers::strip(headers);
+        for name in hop_headers::named(headers) {
+            headers.remove(name);
+        }
         remove_where(headers, |name| {
             if self.credentials.names(name) {
                 !self.credentials.passes(name)
             } else {
-                !self.takes(name)
+                !self.takes(name) || hop_headers::is_hop(name.as_str())
             }
         });
         join_cookies(headers);

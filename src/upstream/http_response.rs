@@ -295,10 +295,11 @@ impl Messages {
 
     /// The failure that kept a request of raincheck's own from having an answer.
     pub(super) fn without_words(&self) -> Failure {
-        let detail = self
-            .junk
-            .as_ref()
-            .and_then(|failure| failure.detail.clone());
+        let junk = self.junk.as_ref();
+        if let Some(cut) = junk.filter(|it| it.reason == Reason::UpstreamReset) {
+            return cut.clone().with_effect(SideEffect::None);
+        }
+        let detail = junk.and_then(|failure| failure.detail.clone());
         Failure {
             detail,
             ..INVALID_WORDS

@@ -1,11 +1,14 @@
 //! The beginning of a body, which shows its form where the head does not say it, and bodies of JSON.
 
+use std::error::Error;
+use std::{io, iter};
+
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 
 use crate::mcp::error::Failure;
 use crate::mcp::flaw::Flaw;
-use crate::upstream::failures::{INVALID, TOO_LARGE};
+use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 
 /// Some servers begin a body with a byte order mark, and HTTP clients skip it.
@@ -65,8 +68,7 @@ pub(super) async fn read_json(
     }
     text.reserve_exact(length);
     while let Some(frame) = body.frame().await {
-        // The body was cut short, or is no valid HTTP.
-        let frame = frame.map_err(|_| INVALID)?;
+        let frame = frame.map_err(|error| of_body(&*error))?;
         let data = frame.into_data().unwrap_or_default();
         if data.len() > bytes_max.saturating_sub(text.len()) {
             return Err(TOO_LARGE);
@@ -80,4 +82,21 @@ pub(super) async fn read_json(
         let at = error.utf8_error().valid_up_to();
         INVALID.because(Flaw::Utf8 { at })
     })
+}
+/// Returns the failure of a body that was cut short, or that is no valid HTTP.
+fn of_body(error: &(dyn Error + 'static)) -> Failure {
+    let mut errors = iter::successors(Some(error), |&error| error.source());
+    let is_cut = errors.any(|error| {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(
+            kind,
+            Some(
+                io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+            )
+        )
+    });
+    if is_cut { RESET } else { INVALID }
 }

@@ -217,13 +217,7 @@ function follow(row) {
     await proxy.start();
     // ext-tasks gives a task up at the first request that fails: another session looks. Closed, the first one may cancel it.
     sessions.push((session = await connect(proxy.url)));
-    const end = async () => {
-      for (;;) {
-        const { raw } = await session.look(handle.taskId);
-        if (raw.status !== "working") return raw;
-      }
-    };
-    return { end, job, once };
+    return { end: () => ended(session, handle), job, once };
   }
 
   if (checks) {
@@ -233,6 +227,35 @@ function follow(row) {
       service.control({ job: job.id, state: "finished" });
       await isDone(await end(), job);
       once();
+    });
+
+    test("a task is carried on by another replica, with a server of its own", START, async () => {
+      const redis = await freePort();
+      const store = start(["redis-server", "--port", `${redis}`, "--save", "", "--dir", SCRATCH], `${SCRATCH}/redis-${redis}.log`);
+      const replicas = [];
+      try {
+        await listening(store, redis);
+        for (const id of ["a", "b"]) replicas.push(await wrap(row, service.url, { id, redis }));
+        for (const replica of replicas) await replica.start();
+        const [a, b] = replicas;
+        const [[tool, args]] = starts();
+        const first = await connect(a.url);
+        sessions.push(first);
+        const { answer, job, once } = await begun(() => first.callTool(tool, args));
+        const { kind, handle } = await answer;
+        assert.equal(kind, "task");
+        await checked(job);
+        await a.kill();
+        await checked(job);
+        service.control({ job: job.id, state: "finished" });
+        const second = await connect(b.url);
+        sessions.push(second);
+        await isDone(await ended(second, handle), job);
+        once();
+      } finally {
+        for (const replica of replicas) await replica.end();
+        await end(store);
+      }
     });
   } else {
     test("a job is lost with the process of its server", START, async () => {
@@ -256,16 +279,37 @@ function follow(row) {
   }
 }
 
-/** Raincheck with the row's rule, and the server behind it: to be started, killed and started again. */
-async function wrap(row, service) {
-  const dir = `${SCRATCH}/${row.is.replaceAll(/\W+/g, "-")}`;
+/** The task, once it has ended. */
+async function ended(session, handle) {
+  for (;;) {
+    const { raw } = await session.look(handle.taskId);
+    if (raw.status !== "working") return raw;
+  }
+}
+
+/**
+ * Raincheck with the row's preset, and the server behind it: to be started, killed and started again. `shared`: it is one of several
+ * replicas on a Redis.
+ */
+async function wrap(row, service, shared) {
+  const dir = `${SCRATCH}/${row.is.replaceAll(/\W+/g, "-")}${shared?.id ?? ""}`;
   await mkdir(dir);
   await writeFile(`${dir}/raincheck.toml`, `${TASKS}[[jobs]]\npreset = "${row.preset}"\n${POLL}\n`);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}/mcp`;
-  const settings = ["--config", `${dir}/raincheck.toml`, "--listen", `127.0.0.1:${port}`, "--store", `redb:${dir}/tasks.redb`];
+  const store = shared ? `redis://127.0.0.1:${shared.redis}` : `redb:${dir}/tasks.redb`;
+  const settings = ["--config", `${dir}/raincheck.toml`, "--listen", `127.0.0.1:${port}`, "--store", store];
   const inside = Object.entries({ HOME: dir, ...QUIET, ...row.env(service) });
   const env = { HOME: dir, ...Object.fromEntries(inside.map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value])) };
+  if (shared) {
+    Object.assign(env, {
+      RAINCHECK_REPLICA__ID: shared.id,
+      RAINCHECK_REPLICA__LEASE: "3s",
+      RAINCHECK_STORE__NAMESPACE: "jobs",
+      RAINCHECK_STORE__SEAL_KEY: "1f2e3d4c".repeat(8),
+      RAINCHECK_UPSTREAM__SHARED: "true",
+    });
+  }
   let child;
   let starts = 0;
   return {

@@ -98,7 +98,7 @@ async fn every_fault_has_its_word() {
             (Reply::raw(b""), "upstream_reset unknown"),
             (
                 Reply::raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"),
-                "upstream_invalid unknown",
+                "upstream_reset unknown",
             ),
             (
                 Reply::raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{"),

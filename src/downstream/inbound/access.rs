@@ -28,8 +28,10 @@ impl Endpoint {
     /// Returns `true` if the endpoint has the method. Other methods have no meaning in MCP, but may have one to the
     /// server: TRACE would show the client the headers that raincheck sends.
     pub(in crate::downstream) fn takes(self, method: &Method) -> bool {
-        let mut methods = self.methods().split(", ");
-        methods.any(|known| known == method.as_str())
+        match self {
+            Self::Mcp => [Method::POST, Method::GET, Method::DELETE].contains(method),
+            Self::ProtectedResource => *method == Method::GET,
+        }
     }
 }
 

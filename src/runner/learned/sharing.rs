@@ -62,21 +62,19 @@ impl Runner {
     pub(in crate::runner) async fn share_learned(self: Arc<Self>) {
         // A heartbeat was written just before: a store that is away is not asked.
         let mut beats = self.liveness.subscribe();
-        let sharing = async {
-            let mut saves = 0_u32;
-            let mut looked: Option<Instant> = None;
-            while beats.changed().await.is_ok() {
-                let now = Instant::now();
-                if looked.is_some_and(|at| now.saturating_duration_since(at) < SAVE) {
-                    continue;
-                }
-                looked = Some(now);
-                self.share_parts(saves.is_multiple_of(SAVES_FOR_A_READ))
-                    .await;
-                saves = saves.wrapping_add(1);
+        let mut saves = 0_u32;
+        let mut looked: Option<Instant> = None;
+        // The end does not interrupt a write: its counts would be written a second time below.
+        while let Some(Ok(())) = self.halt.run_until_cancelled(beats.changed()).await {
+            let now = Instant::now();
+            if looked.is_some_and(|at| now.saturating_duration_since(at) < SAVE) {
+                continue;
             }
-        };
-        self.halt.run_until_cancelled(sharing).await;
+            looked = Some(now);
+            self.share_parts(saves.is_multiple_of(SAVES_FOR_A_READ))
+                .await;
+            saves = saves.wrapping_add(1);
+        }
         // The counts since the last look are in memory only, and would be lost with the process.
         let _ = timeout(LAST_WORDS, self.share_parts(false)).await;
     }

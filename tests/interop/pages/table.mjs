@@ -35,6 +35,7 @@ export const TABLE = [
     change: [["https://mcp.example/mcp", "http://127.0.0.1:8440/mcp"]],
   },
   { page: "docs/configuration.md", begins: "raincheck run", with: ["server", "settings"], lines: true, serves: ["serving", undefined] },
+  { page: "docs/jobs.md", begins: "raincheck check", why: "it fetches a server, and tests/interop/jobs.mjs runs it with its preset" },
   { page: "docs/metrics.md", begins: "curl", with: ["proxy"], says: "raincheck_build_info" },
   {
     page: "docs/operations.md", begins: "export RAINCHECK_STORE", with: ["server", "redis"],

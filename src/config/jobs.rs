@@ -215,6 +215,9 @@ fn entry(at: &Entry, place: &str, job: Job) -> Result<(JobStart, Arc<JobRule>), 
         }
     };
     let key = job.key.map(String::into_boxed_str);
+    if key.as_ref().is_some_and(|key| key.trim().is_empty()) {
+        return Err(at.refused("key", r#"names no argument; write key = "request_token""#));
+    }
     if key.as_ref().is_some_and(|key| set.contains_key(&**key)) {
         return Err(at.refused(
             "key",
@@ -336,6 +339,7 @@ mod tests {
                 "result only",
             ),
             ("start = \"a\"\nstatus = \"b\"\nset = \"c\"", "no table"),
+            ("start = \"a\"\nstatus = \"b\"\nkey = \"\"", "no argument"),
             (
                 "start = \"a\"\nstatus = \"b\"\nmatch = [{ equals = \"x\" }]",
                 "means",

@@ -6,6 +6,7 @@ use figment::providers::{Format as _, Toml};
 use serde::Deserialize;
 
 use super::file_jobs::Job;
+use super::problem::nearest;
 
 /// The rules for one server.
 #[derive(Deserialize)]
@@ -48,7 +49,13 @@ pub(super) fn entries(mut job: Job) -> Result<Vec<Job>, (&'static str, String)> 
     let all = presets();
     let Some(preset) = all.into_iter().find(|preset| preset.name == name) else {
         let names: Vec<_> = presets().into_iter().map(|preset| preset.name).collect();
-        let text = format!("{name:?} is no preset; there are {}", names.join(", "));
+        let meant = nearest(&name, names.iter().map(String::as_str))
+            .map(|name| format!("did you mean {name}? "))
+            .unwrap_or_default();
+        let text = format!(
+            "{name:?} is no preset; {meant}there are {}",
+            names.join(", ")
+        );
         return Err(("preset", text));
     };
     let mut entries = preset.jobs;
@@ -87,5 +94,7 @@ mod tests {
             text.contains("there are") && text.contains("heygen"),
             "{text}"
         );
+        let (_, text) = entries(job("preset = \"firecrwl\"")).unwrap_err();
+        assert!(text.contains("did you mean firecrawl?"), "{text}");
     }
 }

@@ -165,6 +165,13 @@ fn dotted(path: &[String]) -> String {
     names.join(".")
 }
 
+/// Returns the known name that a misspelt one is probably meant to be.
+pub(super) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let by_distance = known.map(|known| (distance(name, known), known)).min();
+    let near = by_distance.filter(|(distance, known)| *distance <= known.len().div_ceil(3));
+    near.map(|(_, known)| known)
+}
+
 fn unknown(path: &[String], accepted: &[&str]) -> String {
     let (name, section) = path
         .split_last()
@@ -179,12 +186,8 @@ fn unknown(path: &[String], accepted: &[&str]) -> String {
             None => format!("in [{}]", dotted(section)),
         },
     };
-    let nearest = accepted
-        .iter()
-        .map(|key| (distance(name, key), key))
-        .min()
-        .filter(|(distance, key)| *distance <= key.len().div_ceil(3))
-        .map(|(_, key)| format!("did you mean {key}? "))
+    let nearest = nearest(name, accepted.iter().copied())
+        .map(|key| format!("did you mean {key}? "))
         .unwrap_or_default();
     format!(
         "unknown key; {nearest}accepted {section}: {}",

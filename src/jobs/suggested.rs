@@ -46,7 +46,7 @@ const ANY_JOB: &str = "job task run request generation execution operation statu
 /// Nouns for what takes a while.
 const JOB: &str = "job task run execution prediction generation query build pipeline crawl batch import \
     export scan research render workflow";
-/// Nouns for what is made by a job, whoever makes it.
+/// Nouns for the products of jobs: a tool that makes one starts a job.
 const MADE_BY_JOB: &str = "prediction generation build export import scan crawl research batch render \
     transcription translation";
 const SMALL: &str =

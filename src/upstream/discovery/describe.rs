@@ -28,7 +28,7 @@ const PAGES_MAX: usize = 64;
 
 impl Upstream {
     /// Returns the server's description of itself for this caller, who has these capabilities. If the future is dropped, the
-    /// request goes on, unless too many do already.
+    /// request goes on, up to a bound on such requests.
     pub async fn discover(
         &self,
         caller: [u8; 16],

@@ -28,7 +28,7 @@ use crate::upstream::translate;
 /// The number of lines that are tried for one request, if they end before the request is on them.
 const LINES_MAX: u32 = 3;
 
-/// The time that a server may take to set its log level. After that the call is sent all the same.
+/// The longest wait for a server to set its log level. The call is sent after it in any case.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.

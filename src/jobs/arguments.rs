@@ -35,7 +35,7 @@ impl JobCall {
             Some(prepend(text, name, &value.to_string()))
         });
         if let Some((name, key)) = self.rule.key.as_deref().zip(self.key.as_deref())
-            && !has_key(&members, name)
+            && !gives_key(&members, name)
         {
             let text = changed.as_deref().unwrap_or(arguments);
             changed = Some(set(text, name, &Value::from(key).to_string()).ok()?);
@@ -43,14 +43,15 @@ impl JobCall {
         set(params, "arguments", &changed?).ok()
     }
 
-    /// Returns `true` if the server recognizes the start of this call when it comes again, wherever the job lives that it starts.
+    /// Returns `true` if the server recognizes the start of this call when another process sends it again: it has a key, and its job
+    /// lives in the backend.
     pub fn has_key(&self, params: &str) -> bool {
         let Some(name) = &self.rule.key else {
             return false;
         };
         let params = Object::parse(params).unwrap_or_default();
         let members = Object::parse(arguments_of(&params));
-        let is_sent = members.is_ok_and(|members| self.key.is_some() || has_key(&members, name));
+        let is_sent = members.is_ok_and(|members| self.key.is_some() || gives_key(&members, name));
         is_sent && self.rule.lives == Lives::Backend
     }
 
@@ -135,7 +136,7 @@ fn arguments_of<'p>(params: &Object<'p>) -> &'p str {
 }
 
 /// Returns `true` if the client gives a key of its own. Models write null, or an empty text, in place of none.
-fn has_key(arguments: &Object<'_>, name: &str) -> bool {
+fn gives_key(arguments: &Object<'_>, name: &str) -> bool {
     let given = arguments.get(name).map_or("null", RawValue::get);
     !matches!(given, "null" | r#""""#)
 }

@@ -208,9 +208,7 @@ impl Carrier {
             OnOwnerLost::Resume | OnOwnerLost::Rerun => OnOwnerLost::Resume,
         }
     }
-}
 
-impl Carrier {
     /// Returns `true` if the server recognizes the call by a key when another replica sends it again. A server that only this
     /// replica reaches is asked by no other.
     pub(super) fn has_key(&self) -> bool {

@@ -464,12 +464,12 @@ MISTAKES = [
     (["run", "--store", r"C:\Data\tasks.redb", "--", "node"], 2, "redb:"),
     (["run", "--config", r"C:\none\raincheck.toml", "--", "node"], 2, r"C:\none\raincheck.toml"),
     (["run", "--listen", "127.0.0.1:8440", "--upstream", r"C:\Program Files\nodejs\node.exe"], 2, "or a program after --"),
-    (["wrap", r"C:\none\settings.json"], 1, r"C:\none\settings.json: cannot be read: "),
+    (["wrap", r"C:\none\settings.json"], 1, r"C:\none\settings.json: there is no such file"),
     (["call", "slow", "{'steps': 1}", "--", "node", SERVER], 2, "JSON"),
     (["call", "slow", "{}", "--url", "http://127.0.0.1:9/mcp"], 1, "127.0.0.1:9"),
     (["tasks", "list", "--admin", "127.0.0.1:9"], 1, "127.0.0.1:9"),
-    (["check", "--store", "memory:", "--", "no-such-program"], 1, "program not found; is it on the PATH?"),
-    (["check", "--store", "memory:", "--", r"C:\none\server.exe"], 1, "WRONG  upstream  C:\\none\\server.exe: it cannot be run: Path not found\n"),
+    (["check", "--store", "memory:", "--", "no-such-program"], 1, "it cannot be run: there is no such program; is it on the PATH?"),
+    (["check", "--store", "memory:", "--", r"C:\none\server.exe"], 1, "WRONG  upstream  C:\\none\\server.exe: it cannot be run: there is no such program\n"),
 ]
 
 

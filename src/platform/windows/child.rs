@@ -39,7 +39,8 @@ pub fn run(
     };
     // Windows would look in more places, also in the directory of the moment.
     let found = find(Path::new(program), Path::new(""), get)
-        .ok_or_else(|| StartError::Program(io::ErrorKind::NotFound.into()))?;
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such program"))
+        .map_err(StartError::Program)?;
     let ran = Command::new(found).args(arguments).status();
     let code = ran.map_err(StartError::Program)?.code();
     #[expect(

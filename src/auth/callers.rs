@@ -118,7 +118,7 @@ impl Callers {
     }
 
     /// Returns `true` if the request identifies its caller. All other requests belong to the anonymous caller.
-    pub fn are_told_apart(&self, identity: Option<&Identity>, headers: &HeaderMap) -> bool {
+    fn are_told_apart(&self, identity: Option<&Identity>, headers: &HeaderMap) -> bool {
         identity.is_some()
             || headers.contains_key(AUTHORIZATION)
             || self.further.iter().any(|name| headers.contains_key(name))

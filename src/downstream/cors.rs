@@ -54,11 +54,12 @@ pub(super) fn preflight(
     method: &Method,
     asked: &HeaderMap,
 ) -> Option<Response<Body>> {
+    if *method != Method::OPTIONS || !asked.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+        return None;
+    }
     // A page that may not read gets no such answer, and then its browser does not send the request.
     let origin = asked.get(ORIGIN).filter(|origin| names.may_read(origin))?;
-    let is_preflight =
-        *method == Method::OPTIONS && asked.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    is_preflight.then(|| allowed(asked, METHODS, origin.clone(), VARY_OF_PREFLIGHT))
+    Some(allowed(asked, METHODS, origin.clone(), VARY_OF_PREFLIGHT))
 }
 
 /// Answers OPTIONS for something that pages of every origin may read.

@@ -44,7 +44,12 @@ pub fn decode(value: &str) -> Option<Cow<'_, str>> {
 /// name of a list, because most requests have none of those names. Returns the number of names.
 pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) -> usize {
     // The names are copied, because a header cannot be removed while the map is read.
-    let gone: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
+    let mut gone = Vec::new();
+    for name in headers.keys() {
+        if goes(name) {
+            gone.push(name.clone());
+        }
+    }
     let count = gone.len();
     for name in gone {
         headers.remove(name);

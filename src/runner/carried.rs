@@ -1,17 +1,17 @@
 //! The tasks that this replica carries, and the way to stop one without asking the store.
 
-use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::{Caller, TaskId};
 
 /// The registry of the carried tasks.
 #[derive(Debug, Default)]
 pub(super) struct CarriedTasks {
-    by_id: Mutex<HashMap<TaskId, Vec<CarriedEntry>>>,
+    by_id: Mutex<PrehashedMap<TaskId, Vec<CarriedEntry>>>,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl CarriedTasks {
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<CarriedEntry>>> {
+    fn entries(&self) -> MutexGuard<'_, PrehashedMap<TaskId, Vec<CarriedEntry>>> {
         self.by_id.lock()
     }
 }

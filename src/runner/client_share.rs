@@ -1,14 +1,14 @@
 //! The clients in this process that wait for one call: only the last of them may end it.
 
-use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::TaskId;
 
 /// The number of clients that follow each call.
-pub(super) type ClientCounts = Arc<Mutex<HashMap<TaskId, usize>>>;
+pub(super) type ClientCounts = Arc<Mutex<PrehashedMap<TaskId, usize>>>;
 
 /// One client of a call. Dropped, the client waits no more.
 pub(super) struct ClientShare {

@@ -1,6 +1,5 @@
 //! Calls that wait for the next request of their client, whose credentials they need, and that this replica then takes up.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,6 +7,7 @@ use tracing::info;
 
 use crate::base::backoff::Backoff;
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::upstream::Credentials;
@@ -18,7 +18,7 @@ const AGAIN: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(
 
 /// The credentials with which this replica took calls up lately, or that the server refused.
 #[derive(Debug, Default)]
-pub(super) struct TakenUp(Mutex<HashMap<TaskId, LastTry>>);
+pub(super) struct TakenUp(Mutex<PrehashedMap<TaskId, LastTry>>);
 
 #[derive(Debug)]
 struct LastTry {
@@ -50,7 +50,7 @@ impl TakenUp {
     }
 }
 
-fn note(tries: &mut HashMap<TaskId, LastTry>, id: TaskId, credentials: &Credentials) {
+fn note(tries: &mut PrehashedMap<TaskId, LastTry>, id: TaskId, credentials: &Credentials) {
     let same = tries.remove(&id);
     let same = same.filter(|last| last.credentials == *credentials);
     let mut pauses = same.map_or(AGAIN, |last| last.pauses);

@@ -1,9 +1,9 @@
 //! The states of tasks that this replica sent to clients last. A poll waits only while it has nothing new to return.
 
-use std::collections::HashMap;
 use std::mem;
 
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::task::view;
@@ -23,8 +23,8 @@ pub struct ToldStates {
 /// forgotten.
 #[derive(Debug, Default)]
 struct States {
-    recent: HashMap<TaskId, u64>,
-    older: HashMap<TaskId, u64>,
+    recent: PrehashedMap<TaskId, u64>,
+    older: PrehashedMap<TaskId, u64>,
 }
 
 impl ToldStates {

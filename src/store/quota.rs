@@ -3,11 +3,12 @@
 //! Each process counts the entries that it created, until they expire. So no create asks the store,
 //! N replicas together allow N times as much, and entries of an earlier process do not count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
 use crate::base::account::Account;
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::Caller;
 
 /// The most entries and bytes, of one caller or in total.
@@ -37,7 +38,7 @@ pub struct Quotas {
 struct Used {
     of_caller: Allowance,
     in_all: Allowance,
-    callers: HashMap<Account, Usage>,
+    callers: PrehashedMap<Account, Usage>,
     all: Usage,
 }
 
@@ -103,7 +104,7 @@ impl Quotas {
             used: Mutex::new(Used {
                 of_caller,
                 in_all,
-                callers: HashMap::new(),
+                callers: PrehashedMap::default(),
                 all: Usage::default(),
             }),
         }

@@ -4,11 +4,12 @@
 //! This replica knows the tasks that it ended, and the tasks that clients asked it for. A poll at another replica is
 //! not seen.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::metrics::METRICS;
 use super::seconds::seconds;
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 
@@ -22,7 +23,7 @@ static POLLS: Mutex<Option<PollCounts>> = Mutex::new(None);
 
 #[derive(Debug, Default)]
 struct PollCounts {
-    tasks: HashMap<TaskId, PolledTask>,
+    tasks: PrehashedMap<TaskId, PolledTask>,
     /// The last tasks whose end a poll saw. A poll may see an end in the store before this replica notes it.
     seen: VecDeque<TaskId>,
 }

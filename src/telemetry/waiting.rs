@@ -1,7 +1,6 @@
 //! The tasks that wait for their client's answers. Each is counted by the replica that changed it last, so that the sum over
 //! all replicas is their number.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use tokio::time::Instant;
 
 use super::metrics::METRICS;
 use crate::base::lock::Mutex;
+use crate::base::prehashed::PrehashedMap;
 use crate::task::id::{Revision, TaskId};
 use crate::task::state::{Status, Task};
 
@@ -28,7 +28,7 @@ struct Entry {
 }
 
 #[derive(Debug, Default)]
-struct WaitingTasks(HashMap<TaskId, Entry>);
+struct WaitingTasks(PrehashedMap<TaskId, Entry>);
 
 /// Notes a change that this replica committed. The wait is as old as the oldest open question, whichever party asked
 /// it.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue};
 
 use crate::mcp::header_names::{has_one_reading, reading};
 use crate::mcp::headers::is_of_protocol;
@@ -154,13 +154,16 @@ impl Forward {
             || ((self.is_local || text.starts_with("mcp-")) && has_one_reading(text))
     }
 
-    /// Removes the headers that do not go to the server from a request that passes.
+    /// Removes the headers that do not go to the server from a request that passes. `Host` and `Content-Length` stay: each
+    /// request has them, and who sends it replaces them.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         for name in hop_headers::named(headers) {
             headers.remove(name);
         }
         remove_where(headers, |name| {
-            if self.credentials.names(name) {
+            if *name == HOST || *name == CONTENT_LENGTH {
+                false
+            } else if self.credentials.names(name) {
                 !self.credentials.passes(name)
             } else {
                 !self.takes(name) || hop_headers::is_hop(name.as_str())
@@ -304,8 +307,10 @@ mod tests {
             [
                 "accept",
                 "authorization",
+                "content-length",
                 "content-type",
                 "cookie",
+                "host",
                 "mcp-param-user_id",
                 "mcp-session-id",
                 "traceparent",
@@ -330,7 +335,9 @@ mod tests {
             names(passed.keys()),
             [
                 "accept",
+                "content-length",
                 "content-type",
+                "host",
                 "mcp-param-user_id",
                 "mcp-session-id",
                 "traceparent",

@@ -3,10 +3,8 @@
 //! The order of the checks is the specification's: message, `_meta`, protocol version, `Mcp-Method`,
 //! `Mcp-Name`; capability and params are the method's own business.
 
-use std::borrow::Cow;
-
 use hyper::HeaderMap;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{GetAll, HeaderName, HeaderValue};
 
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::headers;
@@ -36,25 +34,13 @@ pub(super) fn check<'a>(
     headers: &HeaderMap,
 ) -> Result<Meta<'a>, RpcError> {
     let meta = Meta::of(meta)?;
-    let version =
-        single(headers, headers::PROTOCOL_VERSION, "MCP-Protocol-Version")?.ok_or_else(|| {
-            RpcError::header_mismatch("Header mismatch: MCP-Protocol-Version is missing")
-        })?;
-    if *version != *meta.version {
-        return Err(RpcError::header_mismatch(
-            "Header mismatch: MCP-Protocol-Version differs from _meta",
-        ));
-    }
+    let version = Mirror::of(headers, &headers::PROTOCOL_VERSION, "MCP-Protocol-Version");
+    version.check(&meta.version, "_meta")?;
     if meta.version != MODERN {
         return Err(unsupported_version(&meta.version));
     }
-    let method = single(headers, headers::METHOD, "Mcp-Method")?
-        .ok_or_else(|| RpcError::header_mismatch("Header mismatch: Mcp-Method is missing"))?;
-    if *method != *request.method {
-        return Err(RpcError::header_mismatch(
-            "Header mismatch: Mcp-Method differs from the body",
-        ));
-    }
+    let method = Mirror::of(headers, &headers::METHOD, "Mcp-Method");
+    method.check(&request.method, "the body")?;
     check_name(request, headers)?;
     Ok(meta)
 }
@@ -62,44 +48,69 @@ pub(super) fn check<'a>(
 /// `Mcp-Name` mirrors a body value. On `tasks/*` real clients omit it, so only a differing one is
 /// refused there; `tools/call`, `prompts/get` and `resources/read` must have it.
 fn check_name(request: &Request<'_>, headers: &HeaderMap) -> Result<(), RpcError> {
-    let header = single(headers, headers::NAME, "Mcp-Name")?;
+    let header = Mirror::of(headers, &headers::NAME, "Mcp-Name");
+    let value = header.value()?;
     let Some(name) = request.name() else {
         return Ok(());
     };
-    match header {
+    match value {
         None if request.method.starts_with("tasks/") => Ok(()),
-        None => Err(RpcError::header_mismatch(
-            "Header mismatch: Mcp-Name is missing",
-        )),
-        Some(header) => match headers::decode(&header) {
+        None => Err(header.mismatch("is missing")),
+        Some(value) => match headers::decode(header.text(value)?) {
             Some(decoded) if decoded == name => Ok(()),
-            Some(_) => Err(RpcError::header_mismatch(
-                "Header mismatch: Mcp-Name differs from the body",
-            )),
-            None => Err(RpcError::header_mismatch(
-                "Header mismatch: Mcp-Name is malformed",
-            )),
+            Some(_) => Err(header.mismatch("differs from the body")),
+            None => Err(header.mismatch("is malformed")),
         },
     }
 }
 
-/// The value of a header that may occur only once, without surrounding space.
-fn single<'a>(
-    headers: &'a HeaderMap,
-    name: HeaderName,
+/// A header that repeats a value of the body. It may occur only once: of two values, the server and raincheck could take
+/// different ones.
+struct Mirror<'a> {
+    values: GetAll<'a, HeaderValue>,
+    /// The name as the specification writes it.
     shown: &'static str,
-) -> Result<Option<Cow<'a, str>>, RpcError> {
-    let malformed = || RpcError::header_mismatch(format!("Header mismatch: {shown} is malformed"));
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    // Of two values, the server and raincheck could take different ones.
-    if values.next().is_some() {
-        return Err(malformed());
+}
+
+impl<'a> Mirror<'a> {
+    fn of(headers: &'a HeaderMap, name: &HeaderName, shown: &'static str) -> Self {
+        let values = headers.get_all(name);
+        Self { values, shown }
     }
-    let text = HeaderValue::to_str(value).map_err(|_| malformed())?;
-    Ok(Some(Cow::Borrowed(text.trim_matches([' ', '\t']))))
+
+    /// Checks that the header has this value. `of`: the place of the value in the message.
+    fn check(&self, value: &str, of: &str) -> Result<(), RpcError> {
+        match self.value()? {
+            Some(found) if found == value.as_bytes() && value.is_ascii() => Ok(()),
+            Some(found) => {
+                self.text(found)?;
+                Err(self.mismatch(&format!("differs from {of}")))
+            }
+            None => Err(self.mismatch("is missing")),
+        }
+    }
+
+    /// The value without surrounding space.
+    fn value(&self) -> Result<Option<&'a [u8]>, RpcError> {
+        let mut values = self.values.iter();
+        match (values.next(), values.next()) {
+            (None, _) => Ok(None),
+            (Some(value), None) => Ok(Some(value.as_bytes().trim_ascii())),
+            (Some(_), Some(_)) => Err(self.mismatch("is malformed")),
+        }
+    }
+
+    /// The value as text. A header has no other than visible characters, spaces and tabs.
+    fn text<'v>(&self, value: &'v [u8]) -> Result<&'v str, RpcError> {
+        let is_plain = |byte: &u8| matches!(byte, 0x20..=0x7e | b'\t');
+        let text = str::from_utf8(value).ok();
+        text.filter(|_| value.iter().all(is_plain))
+            .ok_or_else(|| self.mismatch("is malformed"))
+    }
+
+    fn mismatch(&self, what: &str) -> RpcError {
+        RpcError::header_mismatch(format!("Header mismatch: {} {what}", self.shown))
+    }
 }
 
 fn unsupported_version(requested: &str) -> RpcError {

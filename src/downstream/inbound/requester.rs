@@ -127,7 +127,7 @@ impl Requester {
     ) -> Self {
         let headers = &parts.headers;
         let caller = callers.of(identity.as_deref(), headers);
-        let has_credentials = callers.are_told_apart(identity.as_deref(), headers);
+        let has_credentials = caller != callers.anonymous();
         let session = SessionKey::named(&caller, headers);
         let list_key = if has_credentials {
             Some(caller)
@@ -301,10 +301,10 @@ fn session_of(named: Option<SessionKey>, parts: &Parts, era: Era) -> Option<Sess
     if let Some(OwnConnection(key)) = parts.extensions.get() {
         return Some(*key);
     }
-    let id = parts.headers.get(SESSION_ID)?;
     // Only legacy clients have sessions: on a modern request the header could be anything.
-    let is_known = era == Era::Legacy && id.len() >= SESSION_ID_MIN;
-    named.filter(|_| is_known)
+    let named = named.filter(|_| era == Era::Legacy)?;
+    let id = parts.headers.get(SESSION_ID)?;
+    (id.len() >= SESSION_ID_MIN).then_some(named)
 }
 
 /// Returns `true` for a header that says nothing of its client, or something else with each request.

@@ -25,7 +25,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
@@ -86,7 +86,9 @@ enum Protocol {
 }
 
 impl Http {
-    pub(super) fn new(connector: Connector, headers: HeaderMap, drivers: TaskTracker) -> Self {
+    /// `headers`: the configured ones.
+    pub(super) fn new(connector: Connector, mut headers: HeaderMap, drivers: TaskTracker) -> Self {
+        hop_headers::strip(&mut headers);
         let protocol = if connector.speaks_http2() {
             Protocol::Http2(PerThread::default())
         } else {
@@ -292,16 +294,14 @@ impl Http {
 }
 
 /// Lets hyper frame a request by its body. If a client's `Content-Length` were longer than the body, the server
-/// would take the next request on the connection, another client's, for the rest of the body.
+/// would take the next request on the connection, another client's, for the rest of the body. The other headers of the client's
+/// connection are gone by now.
 fn frame(request: &mut Request<RequestBody>) {
     // The extensions of a client's request are not for the server, above all an upgrade that the client asked
     // for.
     request.extensions_mut().clear();
-    hop_headers::strip(request.headers_mut());
     let headers = request.headers_mut();
     headers.remove(CONTENT_LENGTH);
-    // The body is sent without waiting for `100 Continue`.
-    headers.remove(EXPECT);
     // hyper sends no length for an empty body, and some servers refuse a POST without a length.
     if request.method() == Method::POST && request.body().is_end_stream() {
         let headers = request.headers_mut();
@@ -325,7 +325,7 @@ enum SendError {
 /// Returns `true` if two headers say where the body ends (RFC 9112, 6.3). Another reader may believe the other header,
 /// and take the rest for an answer.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
-    headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)
+    headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH)
 }
 
 const REFUSED: &str = "it wants a client certificate, and not the one that it got, if any";

@@ -243,12 +243,15 @@ pub(super) async fn list(
         }
     };
     let answer = match answer {
-        CallAnswer::Result(page) => CallAnswer::Result(edited_list(proxy, asked, how, page).await),
+        CallAnswer::Result(page) => match raw(page.into()) {
+            Ok(page) => CallAnswer::result(edited_list(proxy, asked, how, page).await),
+            Err(_) => CallAnswer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)),
+        },
         CallAnswer::Error(error)
             if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
         {
             let list = list_in_place(proxy, asked, how);
-            list.map_or(CallAnswer::Error(error), CallAnswer::Result)
+            list.map_or(CallAnswer::Error(error), CallAnswer::result)
         }
         CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
     };

@@ -35,12 +35,12 @@ pub fn type_of(result: &Object<'_>) -> ResultType {
 }
 
 /// Returns `true` if a result is an error of the tool (tools, Error Handling).
-pub fn is_tool_error(result: &RawValue) -> bool {
+pub fn is_tool_error(result: &str) -> bool {
     // Few results have both words, and a search for them is far quicker than a parser.
-    if !(result.get().contains("isError") && result.get().contains("true")) {
+    if !(result.contains("isError") && result.contains("true")) {
         return false;
     }
-    Object::parse(result.get())
+    Object::parse(result)
         .ok()
         .and_then(|object| object.get("isError"))
         .is_some_and(|is_error| is_error.get() == "true")

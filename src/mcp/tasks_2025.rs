@@ -61,8 +61,8 @@ fn milliseconds(number: &str) -> Option<u64> {
 
 /// Turns the extension's flat `CreateTaskResult` into this revision's, which has the task under `task`.
 /// `None`: the result is no `CreateTaskResult`.
-pub fn created(result: &RawValue) -> Option<String> {
-    let flat = Object::parse(result.get()).ok()?;
+pub fn created(result: &str) -> Option<String> {
+    let flat = Object::parse(result).ok()?;
     flat.get("taskId")?;
     let mut task = Writer::with_capacity(320);
     for (key, value) in flat.iter() {
@@ -307,10 +307,10 @@ mod tests {
     fn a_created_task_has_the_old_names_and_is_nested() {
         let flat = r#"{"resultType":"task","taskId":"t","status":"working","createdAt":"c","lastUpdatedAt":"u","ttlMs":5,"pollIntervalMs":2}"#;
         assert_eq!(
-            created(&boxed(flat)).unwrap(),
+            created(flat).unwrap(),
             r#"{"task":{"taskId":"t","status":"working","createdAt":"c","lastUpdatedAt":"u","ttl":5,"pollInterval":2}}"#
         );
-        assert_eq!(created(&boxed(r#"{"content":[]}"#)), None);
+        assert_eq!(created(r#"{"content":[]}"#), None);
     }
 
     #[test]

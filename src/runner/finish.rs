@@ -143,7 +143,7 @@ impl Runner {
                 let kept = Payload::Kept {
                     fence,
                     bytes: bytes.len() as u64,
-                    is_error: result::is_tool_error(result),
+                    is_error: result::is_tool_error(result.get()),
                 };
                 self.ledger.keep(&loaded.task, fence, bytes).await?;
                 (Outcome::Completed(kept), None)

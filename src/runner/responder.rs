@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -36,12 +35,19 @@ pub enum Reply {
 /// The answer to a call.
 #[derive(Debug)]
 pub enum CallAnswer {
-    /// A result as the client may see it.
-    Result(Box<RawValue>),
+    /// A result as the client may see it, as JSON.
+    Result(Box<str>),
     Error(UpstreamError),
     Failed(Failure),
     /// The store did not answer in time. The effect shows whether the call may have run.
     StoreUnavailable(SideEffect),
+}
+
+impl CallAnswer {
+    /// `json`: the result as the client may see it.
+    pub fn result(json: impl Into<Box<str>>) -> Self {
+        Self::Result(json.into())
+    }
 }
 
 /// The client's answer to a question that was relayed to it.

@@ -4,7 +4,6 @@ use serde_json::value::RawValue;
 
 use super::responder::CallAnswer;
 use super::state::Runner;
-use super::waiting::answer_of;
 use crate::mcp::result;
 use crate::mcp::version::Era;
 use crate::task::state::Task;
@@ -41,10 +40,10 @@ impl Runner {
                 let info = self.upstream.server_info(*task.caller.as_bytes());
                 match info.filter(|_| is_of_legacy) {
                     Some(info) => result::with_server_info(result.get(), &info),
-                    None => return CallAnswer::Result(result),
+                    None => return CallAnswer::result(result),
                 }
             }
         };
-        fit.map_or(CallAnswer::Result(result), answer_of)
+        fit.map_or_else(|_| CallAnswer::result(result), CallAnswer::result)
     }
 }

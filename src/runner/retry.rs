@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
-
 use super::answer::AnswerError;
 use super::follower::FollowReason;
 use super::responder::{CallAnswer, CallSubscriber};
@@ -118,10 +116,7 @@ impl Runner {
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {
-        let json = self.tell_of(&loaded.task);
-        RawValue::from_string(json).map_or(RetryOutcome::StoreUnavailable, |result| {
-            RetryOutcome::Answer(CallAnswer::Result(result))
-        })
+        RetryOutcome::Answer(CallAnswer::result(self.tell_of(&loaded.task)))
     }
 
     async fn take(

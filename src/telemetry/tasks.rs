@@ -143,7 +143,7 @@ fn ended(before: Option<&Task>, task: &Task) {
 /// The outcome, and the reason and the effect where raincheck itself failed the task.
 pub fn words(outcome: &Outcome) -> (&'static str, &'static str, &'static str) {
     match outcome {
-        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => {
+        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result.get()) => {
             ("tool_error", "", "")
         }
         Outcome::Completed(Payload::Kept { is_error: true, .. }) => ("tool_error", "", ""),

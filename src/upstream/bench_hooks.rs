@@ -25,7 +25,7 @@ struct Asking(Option<Operation>);
 impl Asking {
     fn saw(&mut self, event: &Event) {
         let ending = match event {
-            Event::Result(result) if is_tool_error(result) => OperationEnding::ToolError,
+            Event::Result(result) if is_tool_error(result.get()) => OperationEnding::ToolError,
             Event::Result(_) => {
                 // Clients may call any name, and such names must not fill the metrics. A good result shows that the
                 // server has the tool, so its name may become a label.

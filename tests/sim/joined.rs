@@ -72,7 +72,7 @@ impl World {
         client.into_guard().announce();
         match answer {
             CallAnswer::Result(result) => {
-                let result: serde_json::Value = serde_json::from_str(result.get()).unwrap();
+                let result: serde_json::Value = serde_json::from_str(&result).unwrap();
                 if result["content"][0]["text"] != key {
                     let wrong = format!("{key}: the answer of another call");
                     self.all.book.wrong(wrong);

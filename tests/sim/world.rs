@@ -297,7 +297,7 @@ impl World {
             }
             CallAnswer::Error(_) => return None,
         };
-        let result: serde_json::Value = serde_json::from_str(result.get()).unwrap();
+        let result: serde_json::Value = serde_json::from_str(&result).unwrap();
         if let Some(id) = result["taskId"].as_str() {
             let id = TaskId::parse(id).unwrap();
             self.announced.lock().unwrap().insert(key.to_owned(), id);

@@ -75,7 +75,7 @@ pub(super) fn link(task: &Task) -> Value {
 
 fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
     let word = match outcome {
-        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => "tool_error",
+        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result.get()) => "tool_error",
         // A large result is kept beside the record, so only this mark shows that it is an error.
         Outcome::Completed(Payload::Kept { is_error: true, .. }) => "tool_error",
         Outcome::Completed(_) => "completed",

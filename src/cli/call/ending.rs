@@ -67,7 +67,7 @@ impl Ending {
                 } else {
                     shown(&value(result))
                 };
-                let is_error = result::is_tool_error(result);
+                let is_error = result::is_tool_error(result.get());
                 Told {
                     out,
                     complaint: is_error.then(|| "the tool says that it failed".to_owned()),

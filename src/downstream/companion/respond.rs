@@ -22,7 +22,6 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::respond;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::service::{CallerTasks, CancelOutcome, TaskError};
-use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::result;
 use crate::mcp::version::Era;
@@ -153,7 +152,7 @@ impl ToolCall {
             }
             Err(refused) => ticket::refusal(self.by.era, refused.text()),
         };
-        answer_of(text)
+        CallAnswer::result(text)
     }
 
     async fn take(
@@ -192,7 +191,7 @@ impl ToolCall {
             round: round_of(arguments).saturating_add(1),
             with_messages: tool == CompanionTool::Status,
         };
-        Ok(answer_of(ticket::status(
+        Ok(CallAnswer::result(ticket::status(
             &self.names,
             self.by.era,
             &task,
@@ -203,7 +202,7 @@ impl ToolCall {
     /// The calls of the client, for a model that lost a ticket.
     async fn list(&self) -> Result<CallAnswer, ToolError> {
         let list = listing::list(&self.proxy, &self.by, &self.names).await?;
-        list.map(answer_of)
+        list.map(CallAnswer::result)
             .ok_or_else(|| ToolError::Said(listing::NOT_TOLD_APART.into()))
     }
 
@@ -255,7 +254,7 @@ impl ToolCall {
             wanted(arguments).filter(|wanted| !wanted.is_all(result.get()) || excerpt().is_some());
         if let Some(wanted) = wanted {
             let read = as_tool_result(&wanted, result.get(), (task.id, &tool), self.by.era);
-            return read.map(answer_of).ok_or(NO_SUCH_PART);
+            return read.map(CallAnswer::result).ok_or(NO_SUCH_PART);
         }
         let result = excerpt().and_then(|text| raw(text).ok()).unwrap_or(result);
         let upstream = &self.proxy.upstream;
@@ -270,7 +269,7 @@ impl ToolCall {
             }
             (Era::Modern, Some(Era::Modern) | None) => Ok(result.clone()),
         };
-        Ok(CallAnswer::Result(fit.unwrap_or(result)))
+        Ok(CallAnswer::result(fit.unwrap_or(result)))
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Task, ToolError> {
@@ -326,11 +325,4 @@ fn round_of(arguments: &Object<'_>) -> u64 {
 fn number<T: FromStr>(arguments: &Object<'_>, key: &str) -> Option<T> {
     let number = arguments.get(key)?.get().trim_matches('"');
     number.parse().ok()
-}
-
-fn answer_of(text: String) -> CallAnswer {
-    raw(text).map_or(
-        CallAnswer::StoreUnavailable(SideEffect::Unknown),
-        CallAnswer::Result,
-    )
 }

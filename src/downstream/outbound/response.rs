@@ -80,7 +80,7 @@ impl Rpc {
     /// The answer to a request.
     pub(in crate::downstream) fn answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
-            CallAnswer::Result(result) => Self::result(id, result.get()),
+            CallAnswer::Result(result) => Self::result(id, &result),
             CallAnswer::Failed(failure) => Self::failure(id, failure),
             CallAnswer::StoreUnavailable(effect) => Self::store_lost(id, effect),
             CallAnswer::Error(error) => {

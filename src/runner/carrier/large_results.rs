@@ -73,7 +73,7 @@ impl Carrier {
         task.outcome = Some(Outcome::Completed(Payload::Kept {
             fence: task.fence,
             bytes: bytes.len() as u64,
-            is_error: result::is_tool_error(&stored),
+            is_error: result::is_tool_error(stored.get()),
         }));
         self.runner.ledger.reserve(&task, bytes.len()).ok()?;
         // The server has answered: others may have their turn while the store is slow.

@@ -45,7 +45,7 @@ impl Carrier {
         if !self.stage.is_recorded() {
             let sent = (self.server.era, &self.server.outgoing);
             let fit = self.runner.fit_sent(sent, client_era, result);
-            self.answer(fit.map_or_else(invalid, CallAnswer::Result));
+            self.answer(fit.map_or_else(invalid, CallAnswer::result));
             return Flow::Done;
         }
         // The server made its own task of a call that is already a raincheck task.
@@ -80,7 +80,7 @@ impl Carrier {
         let recorded = self.record(vec![event], RecordTerms::of_call(true)).await;
         if recorded.is_err() {
             // The client can answer the question itself: nothing is in flight.
-            self.answer(CallAnswer::Result(result));
+            self.answer(CallAnswer::result(result));
             return Flow::Done;
         }
         if has_no_question {

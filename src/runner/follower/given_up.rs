@@ -57,7 +57,9 @@ impl CallFollower {
     /// Returns `true` for a result that one more try may collect: a good one, of a tool without effects.
     pub(super) fn keeps_result(&self, claim: &CallClaim) -> bool {
         let is_good = match &self.loaded.task.outcome {
-            Some(Outcome::Completed(Payload::Inline(result))) => !result::is_tool_error(result),
+            Some(Outcome::Completed(Payload::Inline(result))) => {
+                !result::is_tool_error(result.get())
+            }
             Some(Outcome::Completed(Payload::Kept { is_error, .. })) => !is_error,
             Some(Outcome::Failed(_) | Outcome::Cancelled) | None => false,
         };

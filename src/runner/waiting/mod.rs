@@ -16,7 +16,6 @@ use super::request_state::input_required;
 use super::responder::{self, CallAnswer, CallSubscriber, Responder};
 use super::state::Runner;
 use crate::mcp::envelope;
-use crate::mcp::error::SideEffect;
 use crate::mcp::json::set;
 use crate::mcp::version::Era;
 use crate::task::clocks::{ClockName, RungClock};
@@ -141,7 +140,7 @@ impl WaitingClient {
                 (ticket.issued(task, now_ms), Fate::Ticket)
             }
         };
-        let answer = answer_of(json);
+        let answer = CallAnswer::result(json);
         Heard { answer, fate }
     }
 
@@ -183,7 +182,7 @@ impl WaitingClient {
 
 /// The answer that asks the open questions. The client comes back with its answers in another request.
 pub(super) fn question(task: &Task) -> Heard {
-    let (answer, fate) = (answer_of(input_required(task)), Fate::Question);
+    let (answer, fate) = (CallAnswer::result(input_required(task)), Fate::Question);
     Heard { answer, fate }
 }
 
@@ -193,12 +192,4 @@ pub(super) fn still_running(task: &Task) -> Heard {
     let answer = CallAnswer::Error(UpstreamError::in_message(error));
     let fate = Fate::StillRunning;
     Heard { answer, fate }
-}
-
-/// The answer with this result.
-pub(super) fn answer_of(json: String) -> CallAnswer {
-    RawValue::from_string(json).map_or(
-        CallAnswer::StoreUnavailable(SideEffect::Unknown),
-        CallAnswer::Result,
-    )
 }

@@ -51,7 +51,7 @@ impl HostedSession {
         }
     }
 
-    fn result(&self, id: &str, result: &RawValue) -> Rpc {
+    fn result(&self, id: &str, result: &str) -> Rpc {
         translate::result(&self.method, result).map_or_else(
             |_| {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);

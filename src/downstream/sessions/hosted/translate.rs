@@ -96,13 +96,13 @@ pub(super) fn log_level(session: &SessionEntry) -> &str {
 }
 
 /// A modern server's result, as a legacy client knows it. `Err`: it is no object, or not the end of the request.
-pub(super) fn result(method: &str, result: &RawValue) -> Result<String, Fault> {
-    let object = Object::parse(result.get())?;
+pub(super) fn result(method: &str, result: &str) -> Result<String, Fault> {
+    let object = Object::parse(result)?;
     if result::type_of(&object) != ResultType::Complete {
         return Err(Fault::Syntax);
     }
     let cacheable = result::is_cacheable(method);
-    let mut out = Writer::with_capacity(result.get().len());
+    let mut out = Writer::with_capacity(result.len());
     for (key, value) in object.iter() {
         match key {
             "resultType" => {}
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn results_lose_what_only_modern_clients_know() {
-        let of = |method, text| result(method, &boxed(text)).unwrap();
+        let of = |method, text| result(method, text).unwrap();
         assert_eq!(
             of(
                 "tools/call",
@@ -304,9 +304,9 @@ mod tests {
             ),
             r#"{"tools":[{"name":"a"},{"name":"b" ,"outputSchema":{"type":"object"}}]}"#
         );
-        assert!(result("tools/list", &boxed("[]")).is_err());
+        assert!(result("tools/list", "[]").is_err());
         for unfinished in ["input_required", "task"] {
-            let unfinished = boxed(&format!(r#"{{"resultType":"{unfinished}"}}"#));
+            let unfinished = format!(r#"{{"resultType":"{unfinished}"}}"#);
             assert!(result("tools/call", &unfinished).is_err());
         }
     }

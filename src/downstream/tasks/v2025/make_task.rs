@@ -97,8 +97,8 @@ async fn make(
     }
 }
 
-fn made(result: &RawValue) -> Option<Made> {
-    let object = Object::parse(result.get()).ok()?;
+fn made(result: &str) -> Option<Made> {
+    let object = Object::parse(result).ok()?;
     // The result of a legacy client's call has none.
     object.get("resultType")?;
     let id = object.get_str("taskId")?;

@@ -281,7 +281,7 @@ impl TaskCodec for JobTools {
     }
 
     fn is_final(&self, answer: &Event) -> bool {
-        matches!(answer, Event::Result(result) if !is_tool_error(result))
+        matches!(answer, Event::Result(result) if !is_tool_error(result.get()))
     }
 
     fn unfetched(&self, id: &str, since: Duration, is_refused: bool) -> Option<Failure> {

@@ -23,6 +23,7 @@ use super::outbound::response::Rpc;
 use super::outbound::stream::{self, ResponseEvent, ResponseSource};
 use super::proxy::Proxy;
 use super::{claims, passthrough};
+use crate::mcp::headers::owned;
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
@@ -127,7 +128,7 @@ fn param_headers(headers: &HeaderMap) -> ClientHeaders {
     headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
-        .map(|(name, value)| (name.clone(), value.clone()))
+        .map(|(name, value)| (name.clone(), owned(value)))
         .collect()
 }
 

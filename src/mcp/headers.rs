@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use hyper::HeaderMap;
-use hyper::header::HeaderName;
+use hyper::header::{HeaderName, HeaderValue};
 
 use super::base64;
 
@@ -55,6 +55,14 @@ pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool)
         headers.remove(name);
     }
     count
+}
+
+/// A value of a client's request in memory of its own. hyper's is a part of the buffer that the request was read into, 8 KiB or
+/// more, which would stay for as long as the call runs.
+pub fn owned(value: &HeaderValue) -> HeaderValue {
+    let mut owned = HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone());
+    owned.set_sensitive(value.is_sensitive());
+    owned
 }
 
 /// The value as a header may carry it.

@@ -38,7 +38,9 @@ impl OperationEnding {
         if let Some(error) = message.get("error") {
             return Some(Self::Code(error_code(error).unwrap_or_default()));
         }
-        let is_error = message.get("result").is_some_and(|result| is_tool_error(result.get()));
+        let is_error = message
+            .get("result")
+            .is_some_and(|result| is_tool_error(result.get()));
         Some(if is_error {
             Self::ToolError
         } else {

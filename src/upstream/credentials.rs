@@ -9,6 +9,7 @@ use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::request;
 
 use crate::base::lock::Mutex;
+use crate::mcp::headers::owned;
 
 /// The credentials of one client, as the server gets them. In memory only, never stored.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub struct CredentialRule {
 
 /// A value that no text of the server may bring back to anybody.
 pub(super) fn secret(value: &HeaderValue) -> HeaderValue {
-    let mut value = value.clone();
+    let mut value = owned(value);
     value.set_sensitive(true);
     value
 }
@@ -91,7 +92,7 @@ impl CredentialRule {
                     let value = if is_secret {
                         secret(value)
                     } else {
-                        value.clone()
+                        owned(value)
                     };
                     (name.clone(), value)
                 })

@@ -7,8 +7,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue};
 
 use crate::mcp::header_names::{has_one_reading, reading};
-use crate::mcp::headers::is_of_protocol;
-use crate::mcp::headers::remove_where;
+use crate::mcp::headers::{is_of_protocol, owned, remove_where};
 use crate::upstream::credentials::{CredentialRule, secret};
 use crate::upstream::http::hop_headers;
 use crate::upstream::query::QueryRule;
@@ -193,7 +192,7 @@ impl Forward {
             let value = if self.is_secret(name) {
                 secret(value)
             } else {
-                value.clone()
+                owned(value)
             };
             (name.clone(), value)
         });

@@ -39,16 +39,16 @@ const CANCEL_PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::fr
 const UNKNOWN_MAX: usize = 8;
 
 /// The requests of one call.
-#[derive(Clone)]
 pub(super) struct TaskRequests<C> {
     codec: C,
     begin: BeginRequest,
+    /// The request that begins the task, whose caller, credentials and headers the others have, too.
     call: UpstreamRequest,
 }
 
 impl<C: TaskCodec> TaskRequests<C> {
-    pub(super) fn new(codec: C, begin: BeginRequest, call: UpstreamRequest) -> Self {
-        Self { codec, begin, call }
+    pub(super) fn new(codec: C, begin: BeginRequest, call: UpstreamRequest) -> Arc<Self> {
+        Arc::new(Self { codec, begin, call })
     }
 
     fn about(&self, id: &str, ask: TaskRequest<'_>) -> Option<Exchange> {
@@ -74,7 +74,7 @@ impl<C: TaskCodec> TaskRequests<C> {
 
 /// A call as a task of the server's.
 pub(super) struct RemoteTask<C> {
-    requests: TaskRequests<C>,
+    requests: Arc<TaskRequests<C>>,
     control: Arc<TaskControl<C>>,
     /// A task that is there already.
     created: Option<CreatedTask>,
@@ -90,9 +90,9 @@ pub(super) enum TaskStage {
 
 impl<C: TaskCodec> RemoteTask<C> {
     /// The call creates the task, if the server makes one.
-    pub(super) fn to_be_created(requests: TaskRequests<C>) -> Self {
+    pub(super) fn to_be_created(requests: Arc<TaskRequests<C>>) -> Self {
         let control = Arc::new(TaskControl {
-            requests: requests.clone(),
+            requests: Arc::clone(&requests),
             at: Mutex::default(),
             turned: Notify::new(),
         });
@@ -105,7 +105,7 @@ impl<C: TaskCodec> RemoteTask<C> {
     }
 
     /// The call was answered with this task.
-    pub(super) fn created(requests: TaskRequests<C>, created: CreatedTask) -> Self {
+    pub(super) fn created(requests: Arc<TaskRequests<C>>, created: CreatedTask) -> Self {
         Self {
             created: Some(created),
             // The exchange that the call was sent on gives back what it has.
@@ -115,7 +115,7 @@ impl<C: TaskCodec> RemoteTask<C> {
     }
 
     /// Another process created this task.
-    pub(super) fn adopted(requests: TaskRequests<C>, created: CreatedTask) -> Self {
+    pub(super) fn adopted(requests: Arc<TaskRequests<C>>, created: CreatedTask) -> Self {
         Self {
             created: Some(created),
             ..Self::to_be_created(requests)
@@ -133,7 +133,7 @@ impl<C: TaskCodec> RemoteTask<C> {
 
     fn follow(&self, created: CreatedTask) -> TaskStage {
         let polls = Polls {
-            requests: self.requests.clone(),
+            requests: Arc::clone(&self.requests),
             id: Arc::clone(&created.id),
             interval: created.interval.unwrap_or(INTERVAL),
         };
@@ -180,6 +180,8 @@ impl<C: TaskCodec> RemoteTask<C> {
         if let Some(event) = task.ready.pop_front() {
             return Some(event);
         }
+        // A task that runs for hours has few events, and thousands of tasks may run.
+        task.ready = VecDeque::new();
         let polled = tokio::select! {
             biased;
             event = next_of(task.fetching.as_mut()) => {
@@ -297,8 +299,6 @@ impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
         if let Some(created) = self.created.take() {
             return Ok(self.follow(created));
         }
-        // What the other requests have in common with this one, they have in common with what is sent.
-        self.requests.call = self.requests.codec.begin(&self.requests.call);
         let creating = (self.requests.begin)(self.requests.call.clone());
         let control = Arc::clone(&creating.control);
         // Before anything is sent, so that a cancel reaches the request that creates the task.
@@ -344,7 +344,7 @@ impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
 
 /// The way back to the server.
 struct TaskControl<C> {
-    requests: TaskRequests<C>,
+    requests: Arc<TaskRequests<C>>,
     at: Mutex<At>,
     /// Notified when the server has answered the request that creates the task.
     turned: Notify,
@@ -371,7 +371,7 @@ impl<C: TaskCodec> TaskControl<C> {
 #[async_trait]
 impl<C: TaskCodec> Control for TaskControl<C> {
     async fn answer(&self, question: &str, answer: Answer) -> Result<(), Failure> {
-        let TaskRequests { codec, begin, call } = &self.requests;
+        let TaskRequests { codec, begin, call } = &*self.requests;
         let (id, control) = self.get();
         let update = id.and_then(|id| codec.update(call, &id, question, &answer));
         let Some(update) = update else {
@@ -421,14 +421,14 @@ impl<C: TaskCodec> Control for TaskControl<C> {
 
     fn resume_point(&self) -> Option<Box<str>> {
         let (id, _) = self.get();
-        let TaskRequests { codec, call, .. } = &self.requests;
+        let TaskRequests { codec, call, .. } = &*self.requests;
         codec.resume_point(call, &id?)
     }
 }
 
 /// Polls the state of the task for as long as the stream is read.
 struct Polls<C> {
-    requests: TaskRequests<C>,
+    requests: Arc<TaskRequests<C>>,
     id: Arc<str>,
     interval: Duration,
 }

@@ -49,6 +49,13 @@ pub(in crate::upstream) fn begin(
     if job.rule.lives != Lives::Backend {
         call.pin.get_or_insert_default();
     }
+    // The exchange of the start itself is an ordinary one.
+    call.job = None;
+    // A task of the server's own would be followed in its place.
+    call.native_task = false;
+    if let Some(params) = job.start_params(&call.params) {
+        call.params = params.into();
+    }
     let requests = TaskRequests::new(JobTools { job, era }, begin, call);
     RemoteTask::to_be_created(requests).begin()
 }
@@ -105,7 +112,6 @@ impl AdoptedJob {
 }
 
 /// The id of a task in the driver is the JSON of a [`JobHandle`].
-#[derive(Clone)]
 struct JobTools {
     job: Arc<JobCall>,
     era: Era,
@@ -143,18 +149,6 @@ impl TaskCodec for JobTools {
 
     /// A start may take long, and without its answer there is nothing to cancel.
     const CREATE_PATIENCE: Duration = Duration::from_secs(10);
-
-    fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
-        let mut start = call.clone();
-        // The exchange of the start itself is an ordinary one.
-        start.job = None;
-        // A task of the server's own would be followed in its place.
-        start.native_task = false;
-        if let Some(params) = self.job.start_params(&start.params) {
-            start.params = params.into();
-        }
-        start
-    }
 
     fn created(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask> {
         // A modern server asks before it starts the job.

@@ -41,7 +41,7 @@ pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(UpstreamRequest) -> Excha
 const LOST: Failure = RESET;
 
 /// The words in which one kind of server speaks of its tasks.
-trait TaskCodec: Clone + Send + Sync + 'static {
+trait TaskCodec: Send + Sync + 'static {
     /// The result is asked for before the task has ended, because a server may answer late.
     const FETCHES_EARLY: bool = false;
 
@@ -53,11 +53,6 @@ trait TaskCodec: Clone + Send + Sync + 'static {
 
     /// The time that a cancel waits for the task that the server may be making.
     const CREATE_PATIENCE: Duration = Duration::from_secs(1);
-
-    /// The request that begins the task.
-    fn begin(&self, call: &UpstreamRequest) -> UpstreamRequest {
-        call.clone()
-    }
 
     /// The task that the answer to the call names, if it names one. `call`: the request that began it.
     fn created(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<CreatedTask>;

@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// Reads one or more whole numbers, each with its unit.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let refused = || format!(r#"{text:?} is not a duration; write "2s", "150ms" or "1h""#);
     let millis = sum(text, &UNITS).ok_or_else(refused)?;
     let duration = Duration::from_millis(millis);

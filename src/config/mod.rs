@@ -60,7 +60,7 @@ pub mod warnings;
 mod wrapped;
 
 pub use changes::ChangedSetting;
-pub use duration::{duration_text, size_text};
+pub use duration::{duration, duration_text, size_text};
 pub use limits::half;
 pub use log_format::LogFormat;
 pub use port::has_right_port;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
-use super::duration;
+use super::duration::{duration, size};
 use super::secret::Secret;
 use crate::task::input_rule::OnInputTimeout;
 use crate::task::large_results::ResultInline;
@@ -183,7 +183,7 @@ impl FromText for usize {
 impl FromText for Duration {
     const KIND: &'static str = r#"a duration such as "2s""#;
     fn from_text(text: &str) -> Result<Self, String> {
-        duration::duration(text)
+        duration(text)
     }
 }
 
@@ -238,7 +238,7 @@ pub(super) struct Size(pub(super) u64);
 impl FromText for Size {
     const KIND: &'static str = r#"a size such as "8MiB""#;
     fn from_text(text: &str) -> Result<Self, String> {
-        duration::size(text).map(Self)
+        size(text).map(Self)
     }
 }
 
@@ -248,7 +248,7 @@ impl FromText for ResultInline {
         match text {
             AUTO => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            _ => duration::size(text).map(Self::Bytes),
+            _ => size(text).map(Self::Bytes),
         }
     }
 }

@@ -116,6 +116,11 @@ describe("board", () => {
     await row(page, slow).waitFor({ state: "detached" });
     await row(page, failing).waitFor();
     assert.equal(await count(page, "input_required").textContent(), "1", "counts leave the state out");
+    assert.equal(await count(page, "tool_error").textContent(), "0");
+    // A row opens its task, wherever it is clicked.
+    await row(page, failing).locator(".age").click();
+    await page.locator("#task .badge.failed").waitFor();
+    await page.keyboard.press("Escape");
     await page.getByLabel("Tool", { exact: true }).fill("no such tool");
     await page.getByRole("button", { name: "Filter" }).click();
     await page.getByText("No task is as the filters ask.").waitFor();

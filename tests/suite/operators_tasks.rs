@@ -14,6 +14,7 @@ in_both_eras!(
     tasks_are_listed_shown_and_cancelled,
     a_question_is_answered_at_another_replica,
     the_command_line_answers_a_question_and_cancels,
+    several_tasks_are_cancelled_at_once,
     tasks_that_name_each_other_are_shown_and_cancelled_together,
     events_are_told_as_they_happen,
 );
@@ -272,8 +273,56 @@ async fn the_command_line_answers_a_question_and_cancels(era: Era) {
     let json: Value =
         serde_json::from_str(&told(proxy, &["tasks", "list", "--json"]).await).unwrap();
     assert_eq!(json["counts"]["cancelled"], 1, "{json}");
+    let list = told(
+        proxy,
+        &["tasks", "list", "--outcome", "cancelled", "--since", "1h"],
+    )
+    .await;
+    assert!(list.contains(&task.id[..8]), "{list}");
+    for nothing in [
+        &["--failed"][..],
+        &["--effect", "unknown"],
+        &["--until", "1h"],
+    ] {
+        let list = told(proxy, &[&["tasks", "list"], nothing].concat()).await;
+        assert!(list.contains("no tasks"), "{nothing:?}: {list}");
+    }
     let ready = told(proxy, &["health"]).await;
     assert!(ready.contains("\"ready\":true"), "{ready}");
+}
+
+async fn several_tasks_are_cancelled_at_once(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::always(), "")).await;
+    let (client, proxy) = (rig.client(), &rig.proxy);
+    let (first, second) = (asked(&client).await, asked(&client).await);
+    let refused = async |words: &[&str], said: &str| {
+        let output = raincheck(proxy, &[&["tasks", "cancel"], words].concat()).await;
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {complaint}");
+        assert!(complaint.contains(said), "{words:?}: {complaint}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    refused(&[], "name the tasks").await;
+    refused(&[&first.id, "--tool", "ask"], "either ids or filters").await;
+    refused(&["--tool", "ask", "--tree"], "--tree needs").await;
+    let found = refused(&["--tool", "a*k"], "with --yes, these 2 tasks are").await;
+    assert!(
+        found.contains(&first.id[..8]) && found.contains(&second.id[..8]),
+        "{found}"
+    );
+    let none = told(proxy, &["tasks", "cancel", "--tool", "other", "--yes"]).await;
+    assert_eq!(none, "");
+    let third = asked(&client).await;
+    told(proxy, &["tasks", "cancel", &first.id[..8], &second.id]).await;
+    client.until(&first, "cancelled").await;
+    client.until(&second, "cancelled").await;
+    // Those that have ended do not stop the others.
+    let output = raincheck(proxy, &["tasks", "cancel", &first.id, &third.id]).await;
+    assert_eq!(output.status.code(), Some(1));
+    client.until(&third, "cancelled").await;
+    let last = asked(&client).await;
+    told(proxy, &["tasks", "cancel", "--tool", "a*", "--yes"]).await;
+    client.until(&last, "cancelled").await;
 }
 
 #[tokio::test]

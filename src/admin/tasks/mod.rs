@@ -22,7 +22,7 @@ use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
 use crate::task::recovery;
-use crate::task::state::{Status, Task};
+use crate::task::state::Task;
 use crate::telemetry::recent;
 use crate::upstream::Forwarded;
 
@@ -48,14 +48,6 @@ const LOOKS: usize = 8;
 
 /// The shortest beginning of an id that finds a task.
 const PREFIX_MIN: usize = 4;
-
-const STATUSES: [Status; 5] = [
-    Status::Working,
-    Status::InputRequired,
-    Status::Completed,
-    Status::Failed,
-    Status::Cancelled,
-];
 
 /// Why an operator's request was not done.
 #[derive(Debug)]
@@ -110,11 +102,7 @@ impl OperatorTasks {
         let (mut tasks, is_partial) = self.read_all(query.wants_ended()).await?;
         let now_ms = self.now_ms();
         tasks.retain(|task| query.counts(task, now_ms));
-        let mut counts = serde_json::Map::new();
-        for status in STATUSES {
-            let count = tasks.iter().filter(|task| task.status() == status).count();
-            counts.insert(status.word().into(), count.into());
-        }
+        let counts = summary::counts(&tasks);
         tasks.retain(|task| query.has_state(task));
         let fails = |task: &&Task| recovery::fate(task) == Some(recovery::FAILS);
         let fail_if_lost = tasks.iter().filter(fails).count();

@@ -1,6 +1,11 @@
 //! The query of an operator for the list of tasks: filters, order, page. Pure.
 
-use crate::task::state::{Status, Task};
+use crate::mcp::error::own_failure;
+use crate::task::glob::Glob;
+use crate::task::state::{Outcome, Status, Task};
+use crate::task::view::rfc3339;
+
+use super::summary::outcome_word;
 
 /// The number of tasks on one page, unless the operator sets another one.
 const LIMIT: usize = 100;
@@ -12,14 +17,35 @@ const LIMIT_MAX: usize = 1_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TaskQuery {
     state: Option<StateFilter>,
-    tool: Option<String>,
+    outcome: Option<&'static str>,
+    reason: Option<String>,
+    effect: Option<&'static str>,
+    tool: Option<ToolFilter>,
     caller: Option<String>,
     replica: Option<String>,
     older_than_ms: u64,
+    since: Option<Moment>,
+    until: Option<Moment>,
     counts_all: bool,
     sort: TaskOrder,
     limit: Option<usize>,
     pub(super) offset: usize,
+}
+
+/// A tool's name, or a glob of names. Any text may be a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ToolFilter {
+    name: String,
+    glob: Option<Glob>,
+}
+
+/// A time at which a task last changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Moment {
+    /// So many milliseconds ago.
+    Ago(u64),
+    /// The beginning of a time in UTC, as lists show it.
+    At(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +60,8 @@ enum TaskOrder {
     #[default]
     Newest,
     Oldest,
-    /// Tasks that wait for an answer first, the longest wait first; then the oldest.
+    /// Tasks that wait for an answer first, the longest wait first; then the oldest; then those that have ended, the last end
+    /// first.
     Stuck,
 }
 
@@ -47,6 +74,16 @@ const STATES: [(&str, StateFilter); 7] = [
     ("failed", StateFilter::Is(Status::Failed)),
     ("cancelled", StateFilter::Is(Status::Cancelled)),
 ];
+
+/// The ends of tasks. A completed task whose tool says `isError` is a tool error.
+pub(super) const OUTCOMES: [(&str, &str); 4] = [
+    ("completed", "completed"),
+    ("tool_error", "tool_error"),
+    ("failed", "failed"),
+    ("cancelled", "cancelled"),
+];
+
+const EFFECTS: [(&str, &str); 2] = [("none", "none"), ("unknown", "unknown")];
 
 /// The values of `counts`: either only the tasks that the state filter needs are counted, or ended tasks in any case,
 /// which costs a look at each.
@@ -65,18 +102,23 @@ impl TaskQuery {
         for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match &*key {
                 "state" => read.state = Some(word("state", &value, &STATES)?),
+                "outcome" => read.outcome = Some(word("outcome", &value, &OUTCOMES)?),
+                "effect" => read.effect = Some(word("effect", &value, &EFFECTS)?),
+                "reason" => read.reason = Some(value.into_owned()),
                 "sort" => read.sort = word("sort", &value, &ORDERS)?,
                 "counts" => read.counts_all = word("counts", &value, &COUNTS)?,
-                "tool" => read.tool = Some(value.into_owned()),
+                "tool" => read.tool = Some(ToolFilter::of(value.into_owned())),
                 "caller" => read.caller = Some(value.into_owned()),
                 "replica" => read.replica = Some(value.into_owned()),
                 "older" => read.older_than_ms = number("older", &value)?.saturating_mul(1000),
+                "since" => read.since = Some(moment("since", &value)?),
+                "until" => read.until = Some(moment("until", &value)?),
                 "limit" => read.limit = Some(size("limit", &value)?),
                 "offset" => read.offset = size("offset", &value)?,
                 other => {
                     return Err(format!(
-                        "{other} is no filter; there are state, tool, caller, replica, older (seconds), \
-                         sort, limit, offset and counts"
+                        "{other} is no filter; there are state, outcome, reason, effect, tool, caller, replica, \
+                         older (seconds), since, until, sort, limit, offset and counts"
                     ));
                 }
             }
@@ -97,16 +139,27 @@ impl TaskQuery {
                 Some(StateFilter::Open) => false,
                 Some(StateFilter::Is(status)) => status.is_terminal(),
             }
+            || self.is_about_end()
     }
 
-    /// Returns `true` if the task passes all filters except the state filter, which the counts ignore.
+    /// Returns `true` if only tasks that have ended can pass the filters.
+    fn is_about_end(&self) -> bool {
+        self.outcome.is_some() || self.reason.is_some() || self.effect.is_some()
+    }
+
+    /// Returns `true` if the task passes all filters except those of its state and its end, which the counts ignore.
     pub(super) fn counts(&self, task: &Task, now_ms: u64) -> bool {
         let is = |wanted: &Option<String>, text: &str| wanted.as_deref().is_none_or(|w| w == text);
         let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
-        is(&self.tool, &task.name)
+        let has_changed_since = |moment: &Moment| moment.is_before(task.updated_ms, now_ms);
+        self.tool
+            .as_ref()
+            .is_none_or(|tool| tool.is_match(&task.name))
             && is(&self.replica, replica)
             && self.is_of_caller(task)
             && now_ms.saturating_sub(task.call_began_ms()) >= self.older_than_ms
+            && self.since.as_ref().is_none_or(has_changed_since)
+            && !self.until.as_ref().is_some_and(has_changed_since)
     }
 
     /// By the label of the caller, or by the beginning of its hash, which every caller has.
@@ -116,13 +169,31 @@ impl TaskQuery {
         })
     }
 
+    /// Returns `true` if the state of the task, and its end, are those that were asked for.
     pub(super) fn has_state(&self, task: &Task) -> bool {
-        match self.state {
+        let has_state = match self.state {
             None => true,
             Some(StateFilter::Open) => !task.is_ended(),
             Some(StateFilter::Ended) => task.is_ended(),
             Some(StateFilter::Is(status)) => task.status() == status,
-        }
+        };
+        has_state
+            && (!self.is_about_end() || task.outcome.as_ref().is_some_and(|it| self.has_end(it)))
+    }
+
+    fn has_end(&self, outcome: &Outcome) -> bool {
+        // Only failures of raincheck's own have a reason and an effect. An error of the server has neither.
+        let (reason, effect) = match outcome {
+            Outcome::Failed(error) => own_failure(error).unzip(),
+            Outcome::Completed(_) | Outcome::Cancelled => (None, None),
+        };
+        self.outcome
+            .is_none_or(|wanted| outcome_word(outcome) == wanted)
+            && self
+                .reason
+                .as_deref()
+                .is_none_or(|wanted| reason == Some(wanted))
+            && self.effect.is_none_or(|wanted| effect == Some(wanted))
     }
 
     /// Puts the tasks into the order that was asked for.
@@ -132,7 +203,12 @@ impl TaskQuery {
             TaskOrder::Oldest => tasks.sort_by_key(|task| task.created_ms),
             TaskOrder::Stuck => tasks.sort_by_key(|task| {
                 let asked = task.open_questions().map(|(q, _)| q.asked_ms).min();
-                (task.is_ended(), asked.unwrap_or(u64::MAX), task.created_ms)
+                let place = if task.is_ended() {
+                    u64::MAX - task.updated_ms
+                } else {
+                    task.created_ms
+                };
+                (task.is_ended(), asked.unwrap_or(u64::MAX), place)
             }),
         }
     }
@@ -158,6 +234,50 @@ fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, String
     })
 }
 
+impl ToolFilter {
+    fn of(name: String) -> Self {
+        let glob = Glob::parse(&name).ok();
+        Self { name, glob }
+    }
+
+    fn is_match(&self, tool: &str) -> bool {
+        let mut globs = self.glob.iter();
+        self.name == tool || globs.any(|glob| glob.is_match(tool))
+    }
+}
+
+impl Moment {
+    fn is_before(&self, at_ms: u64, now_ms: u64) -> bool {
+        match self {
+            Self::Ago(ago_ms) => now_ms.saturating_sub(at_ms) <= *ago_ms,
+            Self::At(text) => rfc3339(at_ms) >= *text,
+        }
+    }
+}
+
+/// Reads a number of seconds ago, or a time in UTC: as much of it as there is of `2026-11-30T08:00:00.000Z`, at least the day.
+fn moment(key: &str, text: &str) -> Result<Moment, String> {
+    const TIME: &str = "0000-00-00T00:00:00.000Z";
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Ok(Moment::Ago(seconds.saturating_mul(1000)));
+    }
+    let like = |(a, b): (u8, u8)| {
+        if b == b'0' {
+            a.is_ascii_digit()
+        } else {
+            a == b
+        }
+    };
+    let is_time =
+        (10..=TIME.len()).contains(&text.len()) && text.bytes().zip(TIME.bytes()).all(like);
+    if is_time {
+        return Ok(Moment::At(text.to_owned()));
+    }
+    Err(format!(
+        "{key}={text} is neither a number of seconds nor a time in UTC, such as 2026-11-30T08:00"
+    ))
+}
+
 fn number(key: &str, text: &str) -> Result<u64, String> {
     let number = text.parse();
     number.map_err(|_| format!("{key}={text} is not a whole number"))
@@ -170,9 +290,10 @@ fn size(key: &str, text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::id::TaskId;
     use crate::task::machine::tests::task;
-    use crate::task::state::{Leg, Outcome};
+    use crate::task::state::{Leg, Payload};
 
     fn made(name: &str, created_ms: u64) -> Task {
         Task {
@@ -208,6 +329,72 @@ mod tests {
     }
 
     #[test]
+    fn an_end_is_found_by_its_words() {
+        let ended = |outcome: &str| {
+            let raw = |text: &str| serde_json::value::RawValue::from_string(text.into()).unwrap();
+            Some(match outcome {
+                "tool_error" => Outcome::Completed(Payload::Inline(raw(r#"{"isError":true}"#))),
+                "failed" => Outcome::Failed(
+                    Failure::new(Reason::OwnerLost, SideEffect::Unknown)
+                        .to_error()
+                        .to_raw(),
+                ),
+                _ => Outcome::Cancelled,
+            })
+        };
+        let finds = |query: &str, outcome: &str| {
+            let task = Task {
+                outcome: ended(outcome),
+                ..made("build", 1)
+            };
+            let query = TaskQuery::read(query).unwrap();
+            assert!(query.wants_ended() && query.counts(&task, 1));
+            query.has_state(&task)
+        };
+        assert!(
+            finds("outcome=tool_error", "tool_error") && finds("state=completed", "tool_error")
+        );
+        assert!(!finds("outcome=completed", "tool_error") && !finds("outcome=failed", "cancelled"));
+        assert!(finds("effect=unknown&reason=owner_lost", "failed"));
+        assert!(!finds("effect=none", "failed") && !finds("reason=deadline", "failed"));
+        assert!(!finds("effect=unknown", "cancelled"));
+        assert!(
+            !TaskQuery::read("effect=none")
+                .unwrap()
+                .has_state(&made("build", 1))
+        );
+    }
+
+    #[test]
+    fn a_time_is_counted_from_now_or_written_as_lists_show_it() {
+        // 2023-11-14T22:13:20.000Z
+        let task = Task {
+            updated_ms: 1_700_000_000_000,
+            ..made("build", 1)
+        };
+        let finds = |query: &str| {
+            let query = TaskQuery::read(query).unwrap();
+            query.counts(&task, 1_700_000_060_000)
+        };
+        assert!(finds("since=60") && !finds("since=59"));
+        assert!(finds("until=59") && !finds("until=60"));
+        assert!(finds("since=2023-11-14") && finds("since=2023-11-14T22:13:20.000Z"));
+        assert!(!finds("since=2023-11-14T22:13:20.001Z") && !finds("until=2023-11-14"));
+        assert!(finds("since=2023-11-14T22:13&until=2023-11-14T22:14"));
+    }
+
+    #[test]
+    fn a_tool_is_found_by_its_name_and_by_a_glob() {
+        let finds = |tool: &str, name: &str| {
+            TaskQuery::read(&format!("tool={tool}"))
+                .unwrap()
+                .counts(&made(name, 1), 1)
+        };
+        assert!(finds("build", "build") && finds("b*", "build") && !finds("b", "build"));
+        assert!(finds("[x", "[x") && finds("[x]", "[x]") && !finds("[x", "x"));
+    }
+
+    #[test]
     fn a_caller_is_found_by_its_label_and_by_its_hash() {
         let of_alice = Task {
             label: Some("alice".into()),
@@ -226,8 +413,23 @@ mod tests {
     fn a_mistake_is_answered_with_what_there_is() {
         for (query, said) in [
             ("state=busy", "state=busy is unknown; there are open, ended"),
-            ("colour=red", "colour is no filter; there are state, tool"),
+            (
+                "colour=red",
+                "colour is no filter; there are state, outcome",
+            ),
             ("older=5m", "older=5m is not a whole number"),
+            (
+                "outcome=bad",
+                "outcome=bad is unknown; there are completed, tool_error",
+            ),
+            (
+                "since=yesterday",
+                "since=yesterday is neither a number of seconds nor",
+            ),
+            (
+                "until=2026-11-30 08:00",
+                "until=2026-11-30 08:00 is neither",
+            ),
         ] {
             let refused = TaskQuery::read(query).unwrap_err();
             assert!(refused.starts_with(said), "{refused}");
@@ -253,6 +455,15 @@ mod tests {
         assert_eq!(names(""), "cba");
         assert_eq!(names("sort=oldest"), "abc");
         assert_eq!(names("sort=stuck"), "abc");
+        let ended = |name: &str, updated_ms| Task {
+            outcome: Some(Outcome::Cancelled),
+            updated_ms,
+            ..made(name, 1)
+        };
+        let mut tasks = vec![ended("a", 2), ended("b", 3), made("c", 9)];
+        TaskQuery::read("sort=stuck").unwrap().order(&mut tasks);
+        let order: String = tasks.iter().map(|task| &*task.name).collect();
+        assert_eq!(order, "cba", "the last end first");
         assert_eq!(TaskQuery::read("limit=5000").unwrap().limit(), LIMIT_MAX);
     }
 }

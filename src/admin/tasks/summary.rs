@@ -64,6 +64,32 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     line
 }
 
+/// The number of tasks by state. Tasks that completed with an error of their tool are counted by themselves.
+pub(super) fn counts(tasks: &[Task]) -> Map<String, Value> {
+    let words = [
+        "working",
+        "input_required",
+        "completed",
+        "tool_error",
+        "failed",
+        "cancelled",
+    ];
+    let mut counts = words.map(|word| (word, 0_u64));
+    for task in tasks {
+        let word = match &task.outcome {
+            Some(outcome) => outcome_word(outcome),
+            None => task.status().word(),
+        };
+        for (_, count) in counts.iter_mut().filter(|(known, _)| *known == word) {
+            *count += 1;
+        }
+    }
+    let counts = counts.into_iter();
+    counts
+        .map(|(word, count)| (word.to_owned(), count.into()))
+        .collect()
+}
+
 /// One task, where another names it.
 pub(super) fn link(task: &Task) -> Value {
     json!({
@@ -73,16 +99,20 @@ pub(super) fn link(task: &Task) -> Value {
     })
 }
 
-fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
-    let word = match outcome {
+/// The end of a task, in one word.
+pub(super) fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
         Outcome::Completed(Payload::Inline(result)) if is_tool_error(result.get()) => "tool_error",
         // A large result is kept beside the record, so only this mark shows that it is an error.
         Outcome::Completed(Payload::Kept { is_error: true, .. }) => "tool_error",
         Outcome::Completed(_) => "completed",
         Outcome::Failed(_) => "failed",
         Outcome::Cancelled => "cancelled",
-    };
-    members.insert("outcome".into(), word.into());
+    }
+}
+
+fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
+    members.insert("outcome".into(), outcome_word(outcome).into());
     // Only failures of raincheck's own have a reason and an effect. An error of the server has neither.
     if let Outcome::Failed(error) = outcome
         && let Some((reason, effect)) = own_failure(error)

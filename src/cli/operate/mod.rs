@@ -1,6 +1,8 @@
 //! The commands that ask a running raincheck, over its admin listener: `tasks` and `health`.
 
 mod ask;
+mod cancel;
+mod filters;
 mod health;
 mod reach;
 mod shown;

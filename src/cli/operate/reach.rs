@@ -103,6 +103,15 @@ pub(in crate::cli) fn reachable(address: &str) -> String {
     }
 }
 
+/// Asks for the tasks that are related to one, too.
+pub(super) const TREE: &str = "?tree=true";
+
+/// The path of a task at the admin listener, and the rest of the path.
+pub(super) fn path_of(id: &str, rest: &str) -> String {
+    let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    format!("/tasks/{id}{rest}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,17 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::base::printable::printable_json;
 use crate::cli::table::{cleaned, short, table};
+
+/// As JSON on one line, or as a person reads it.
+pub(super) fn said(as_json: bool, value: &Value, person: impl FnOnce(&Value) -> String) -> String {
+    if as_json {
+        printable_json(&format!("{value}\n")).into_owned()
+    } else {
+        person(value)
+    }
+}
 
 pub(super) fn listed(page: &Value) -> String {
     let tasks = members(page, "tasks");
@@ -70,9 +80,9 @@ fn remarks(task: &Value) -> String {
         let of = if total.is_null() {
             String::new()
         } else {
-            format!(" of {total}")
+            format!(" of {}", number(total))
         };
-        remarks.push(format!("{}{of}", at(progress, "progress")));
+        remarks.push(format!("{}{of}", number(at(progress, "progress"))));
     }
     if let Some(reason) = at(task, "reason").as_str() {
         remarks.push(format!("{reason}, effect {}", text(task, "effect")));
@@ -85,6 +95,12 @@ fn remarks(task: &Value) -> String {
         remarks.push("its client waits".to_owned());
     }
     remarks.join("; ")
+}
+
+/// A number as people write it: servers say 5.0 where they mean 5.
+fn number(value: &Value) -> String {
+    let text = value.to_string();
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
 pub(super) fn one_line(task: &Value) -> String {
@@ -178,11 +194,34 @@ pub(super) fn question_text(question: &Value) -> String {
     let message = at(params, "message").as_str();
     let method = at(request, "method").as_str().unwrap_or_default();
     let _ = writeln!(out, "{}", short(message.unwrap_or(method)));
-    if !at(params, "requestedSchema").is_null() {
-        let _ = writeln!(out, "    its answer: {}", at(params, "requestedSchema"));
+    if let Some(link) = at(params, "url").as_str() {
+        let _ = writeln!(out, "    its link: {}", cleaned(link));
     }
+    for said in members(params, "messages") {
+        let said_by = cleaned(text(said, "role"));
+        let words = at(at(said, "content"), "text").as_str();
+        let _ = writeln!(
+            out,
+            "    {said_by}: {}",
+            short(words.unwrap_or("(no text)"))
+        );
+    }
+    let answer = match method {
+        "sampling/createMessage" => SAMPLED.to_owned(),
+        "roots/list" => ROOTS.to_owned(),
+        _ if !at(params, "requestedSchema").is_null() => at(params, "requestedSchema").to_string(),
+        _ => return out,
+    };
+    let _ = writeln!(out, "    its answer: {answer}");
     out
 }
+
+/// The form of an answer to `sampling/createMessage`.
+const SAMPLED: &str =
+    r#"{"role": "assistant", "model": "..", "content": {"type": "text", "text": ".."}}"#;
+
+/// The form of an answer to `roots/list`.
+const ROOTS: &str = r#"{"roots": [{"uri": "file:///.."}]}"#;
 
 /// A member of an object; `null` if there is none.
 pub(super) fn at<'v>(value: &'v Value, key: &str) -> &'v Value {
@@ -208,6 +247,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_question_says_what_an_answer_looks_like() {
+        let text = |method: &str, params: Value| {
+            let request = json!({"method": method, "params": params});
+            question_text(&json!({"key": "q", "request": request}))
+        };
+        let link = text(
+            "elicitation/create",
+            json!({"message": "Pay", "url": "https://pay.example/1"}),
+        );
+        assert_eq!(
+            link,
+            "  question q: Pay\n    its link: https://pay.example/1\n"
+        );
+        let said = json!({"role": "user", "content": {"type": "text", "text": "Sum it up"}});
+        assert_eq!(
+            text("sampling/createMessage", json!({"messages": [said]})),
+            format!(
+                "  question q: sampling/createMessage\n    user: Sum it up\n    its answer: {SAMPLED}\n"
+            )
+        );
+        assert!(text("roots/list", json!({})).ends_with(&format!("its answer: {ROOTS}\n")));
+    }
+
+    #[test]
+    fn progress_is_a_number_as_people_write_it() {
+        for (progress, shown) in [(json!(5.0), "5"), (json!(5), "5"), (json!(2.5), "2.5")] {
+            assert_eq!(number(&progress), shown);
+        }
+    }
 
     #[test]
     fn a_list_is_a_table_with_counts() {

@@ -7,9 +7,10 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::reach::ReachArgs;
-use super::shown::{at, is_now, listed, members, one_line, question_text, questions, shown, text};
-use crate::base::printable::printable_json;
+use super::cancel::CancelArgs;
+use super::filters::ListArgs;
+use super::reach::{ReachArgs, TREE, path_of};
+use super::shown::{at, is_now, listed, one_line, question_text, questions, said, shown, text};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::cli::stdout::print;
@@ -34,49 +35,10 @@ enum What {
     Show { id: String },
     /// One task, until it has ended; the exit code is 0 if it completed
     Watch { id: String },
-    /// Cancel a task as its client could
+    /// Cancel tasks as their clients could
     Cancel(CancelArgs),
     /// Answer an open question of a task, in place of its client
     Answer(AnswerArgs),
-}
-
-#[derive(Debug, Args)]
-struct ListArgs {
-    #[arg(
-        long,
-        help = "open, ended, working, input_required, completed, failed or cancelled"
-    )]
-    state: Option<String>,
-    #[arg(long, help = "Only of this tool")]
-    tool: Option<String>,
-    #[arg(
-        long,
-        help = "Only of this caller: its label, or its hash, as the list shows it"
-    )]
-    caller: Option<String>,
-    #[arg(long, help = "Only of this replica")]
-    replica: Option<String>,
-    #[arg(long, value_name = "SECONDS", help = "Only older tasks")]
-    older: Option<u64>,
-    #[arg(
-        long,
-        help = "newest, oldest or stuck (what waits for an answer first) [default: newest]"
-    )]
-    sort: Option<String>,
-    #[arg(long, help = "The most tasks [default: 100]")]
-    limit: Option<usize>,
-    #[arg(long, help = "Leave out so many")]
-    offset: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-struct CancelArgs {
-    id: String,
-    #[arg(
-        long,
-        help = "Also the open tasks that name it, directly or through each other"
-    )]
-    tree: bool,
 }
 
 #[derive(Debug, Args)]
@@ -93,9 +55,6 @@ struct AnswerArgs {
     decline: bool,
 }
 
-/// Asks for the tasks that are related to one, too.
-const TREE: &str = "?tree=true";
-
 /// The pause between two looks of `watch`.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -111,23 +70,7 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
             printed(&said(args.json, &task, shown))
         }
         What::Watch { id } => watch(reach, id, args.json),
-        What::Cancel(CancelArgs { id, tree: false }) => {
-            let task = reach.json(Method::POST, &path_of(id, "/cancel"), None)?;
-            printed(&said(args.json, &task, is_now))
-        }
-        What::Cancel(CancelArgs { id, tree: true }) => {
-            let path = path_of(id, &format!("/cancel{TREE}"));
-            let ended = reach.json(Method::POST, &path, None)?;
-            // Printed before a failure is returned, because these tasks are cancelled in any case.
-            print(said(args.json, &ended, |ended| {
-                members(ended, "tasks").iter().map(is_now).collect()
-            }))?;
-            if at(&ended, "partial") == true {
-                let why = "not all of them are cancelled, or there may be more: ask again";
-                return Err(CommandFailure::runtime(why.to_owned()));
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        What::Cancel(cancel) => cancel.run(reach, args.json),
         What::Answer(answer) => {
             // Read first, because the answer must name the key of an open question.
             let task = reach.json(Method::GET, &path_of(&answer.id, ""), None)?;
@@ -139,31 +82,6 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
                 format!("answered; {}", is_now(task))
             }))
         }
-    }
-}
-
-impl ListArgs {
-    fn path(&self) -> String {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        let numbers = [
-            ("older", self.older.map(|it| it.to_string())),
-            ("limit", self.limit.map(|it| it.to_string())),
-            ("offset", self.offset.map(|it| it.to_string())),
-        ];
-        let texts = [
-            ("state", &self.state),
-            ("tool", &self.tool),
-            ("caller", &self.caller),
-            ("replica", &self.replica),
-            ("sort", &self.sort),
-        ];
-        for (key, value) in &numbers {
-            query.extend_pairs(value.iter().map(|value| (*key, value)));
-        }
-        for (key, value) in texts {
-            query.extend_pairs(value.iter().map(|value| (key, value)));
-        }
-        format!("/tasks?{}", query.finish())
     }
 }
 
@@ -197,7 +115,13 @@ impl AnswerArgs {
                 let content: Value = serde_json::from_str(content).map_err(|error| {
                     CommandFailure::usage(format!("the answer is not JSON: {error}"))
                 })?;
-                json!({"action": "accept", "content": content})
+                let asked = open.iter().find(|question| text(question, "key") == key);
+                let method = asked.map(|question| text(at(question, "request"), "method"));
+                match method {
+                    // Only a form has an action beside its content.
+                    Some("sampling/createMessage" | "roots/list") => content,
+                    _ => json!({"action": "accept", "content": content}),
+                }
             }
             (None, false) => {
                 let mut told = String::new();
@@ -241,20 +165,6 @@ fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, Command
     }
 }
 
-/// As JSON on one line, or as a person reads it.
-fn said(as_json: bool, value: &Value, person: impl FnOnce(&Value) -> String) -> String {
-    if as_json {
-        printable_json(&format!("{value}\n")).into_owned()
-    } else {
-        person(value)
-    }
-}
-
-fn path_of(id: &str, rest: &str) -> String {
-    let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    format!("/tasks/{id}{rest}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,6 +190,10 @@ mod tests {
         assert_eq!(body.unwrap(), accepted);
         let body = answer(None, Some("r"), true).body(&asking(&["q", "r"]));
         assert_eq!(body.unwrap(), json!({"r": {"action": "decline"}}));
+        let mut sampling = asking(&["q"]);
+        sampling["open_questions"][0]["request"] = json!({"method": "sampling/createMessage"});
+        let body = answer(Some(r#"{"role":"assistant"}"#), None, false).body(&sampling);
+        assert_eq!(body.unwrap(), json!({"q": {"role": "assistant"}}));
         let refused = |args: AnswerArgs, task: &Value| args.body(task).unwrap_err().text;
         assert!(refused(answer(None, None, true), &asking(&["q", "r"])).contains("--key: q, r"));
         assert!(refused(answer(None, None, false), &asking(&["q"])).contains("question q"));

@@ -181,7 +181,13 @@ filters.addEventListener("submit", (event) => {
 filters.addEventListener("change", (event) => event.target.tagName === "SELECT" && filters.requestSubmit());
 filters.addEventListener("reset", (event) => {
   event.preventDefault();
-  go({ state: "", tool: "", caller: "", replica: "", older: "", sort: "", offset: "" });
+  go({ state: "", outcome: "", tool: "", caller: "", replica: "", older: "", sort: "", offset: "" });
+});
+
+// A row opens its task, wherever it is clicked but on a link.
+byId("rows").addEventListener("click", (event) => {
+  const row = event.target.closest("tr");
+  if (row && !event.target.closest("a") && getSelection().isCollapsed) go({ task: row.dataset.id });
 });
 
 byId("skip").addEventListener("click", (event) => {

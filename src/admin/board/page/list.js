@@ -11,7 +11,7 @@ let waitingBefore;
 /** Shows one answer of `GET /tasks`. */
 export function showList(list) {
   const here = place();
-  showCounts(list.counts, here.state);
+  showCounts(list.counts, here.outcome || here.state);
   keepFocus(() => {
     showRows(list.tasks);
     showPlace();
@@ -53,10 +53,10 @@ function button(id, isThere, offset) {
 function showCounts(counts, state) {
   const sum = Object.values(counts).reduce((all, one) => all + one, 0);
   const items = byId("counts");
-  STATES.forEach(([word, label], at) => {
+  STATES.forEach(([word, label, key], at) => {
     let link = items.children[at]?.firstElementChild;
     if (!link) {
-      link = el("a", { class: `count ${word || "all"}`, "data-key": "state", "data-value": word }, el("strong"), el("span", {}, label));
+      link = el("a", { class: `count ${word || "all"}`, "data-key": key, "data-value": word }, el("strong"), el("span", {}, label));
       items.append(el("li", {}, link));
     }
     if (word === state) link.setAttribute("aria-current", "true");
@@ -95,7 +95,7 @@ function fillRow(row, task) {
   const filter = (key, value, label) => value && el("a", { "data-key": key, "data-value": value, title: `only this ${key}` }, label ?? value);
   row.replaceChildren(
     el("td", {}, badge(task), task.reason && el("small", { class: "reason" }, task.reason)),
-    el("td", { class: "tool" }, filter("tool", task.tool)),
+    el("td", { class: "tool" }, el("a", { "data-key": "task", "data-value": task.id }, task.tool)),
     el("td", {}, el("a", { class: "id", "data-key": "task", "data-value": task.id, title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
     el("td", { "data-label": "Progress" }, bar(task)),
     el("td", { class: "number age", "data-label": "Time" }, age),
@@ -110,7 +110,8 @@ export function showPlace() {
   for (const [id, row] of rows) row.classList.toggle("open", id === task);
   for (const link of document.querySelectorAll("#counts a, #rows a")) {
     const { key, value } = link.dataset;
-    const href = hrefOf(key === "task" ? { task: value } : { [key]: value, offset: "" });
+    const isEnd = key === "state" || key === "outcome";
+    const href = hrefOf(key === "task" ? { task: value } : { ...(isEnd && { state: "", outcome: "" }), [key]: value, offset: "" });
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);
   }
 }

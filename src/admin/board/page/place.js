@@ -1,6 +1,6 @@
 // Where the reader is: filters, page and task, in the hash of the address. So links and the back button work.
 
-const KEYS = ["state", "tool", "caller", "replica", "older", "sort", "offset", "task"];
+const KEYS = ["state", "outcome", "tool", "caller", "replica", "older", "sort", "offset", "task"];
 export const PAGE = 100;
 
 export function place() {

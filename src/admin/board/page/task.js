@@ -88,6 +88,7 @@ function facts(task, isEnded) {
   const all = [
     ["State", badge(task)],
     ["Task", el("code", {}, task.id)],
+    ["Tool", el("a", { href: hrefOf({ tool: task.tool, offset: "" }), title: "only this tool" }, task.tool)],
     ["Progress", bar(task)],
     [isEnded ? "Took" : "Runs for", duration(task.seconds)],
     ["Usually", usually(task.usual)],

@@ -1,22 +1,21 @@
 // The words of the page: states, outcomes, effects, times.
 
-/** The filters by state, in the order of the buttons; what waits for somebody comes first. */
+/** The filters by state or by outcome, in the order of the buttons; what waits for somebody comes first. */
 export const STATES = [
-  ["", "All"],
-  ["input_required", "Waiting for an answer"],
-  ["working", "Working"],
-  ["completed", "Completed"],
-  ["failed", "Failed"],
-  ["cancelled", "Cancelled"],
+  ["", "All", "state"],
+  ["input_required", "Waiting for an answer", "state"],
+  ["working", "Working", "state"],
+  ["completed", "Completed", "outcome"],
+  ["tool_error", "Tool error", "outcome"],
+  ["failed", "Failed", "outcome"],
+  ["cancelled", "Cancelled", "outcome"],
 ];
-
-const OUTCOMES = { tool_error: "Tool error" };
 
 /** The state of a task as people say it. A completed task whose tool says `isError` is told apart. */
 export function stateOf(task) {
-  if (task.outcome in OUTCOMES) return { word: task.outcome, label: OUTCOMES[task.outcome] };
-  const known = STATES.find(([word]) => word === task.state);
-  return { word: task.state, label: known ? known[1] : task.state };
+  const word = task.outcome ?? task.state;
+  const known = STATES.find(([other]) => other === word);
+  return { word, label: known ? known[1] : word };
 }
 
 /** What the effect of a failure means for whoever wants to call again. */

@@ -1,0 +1,156 @@
+//! The filters of `raincheck tasks list`, and of the tasks that one `raincheck tasks cancel` cancels.
+
+use clap::Args;
+
+use crate::config::duration;
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    #[arg(
+        long,
+        help = "open, ended, working, input_required, completed, failed or cancelled"
+    )]
+    state: Option<String>,
+    #[arg(long, help = "completed, tool_error, failed or cancelled")]
+    outcome: Option<String>,
+    #[arg(long, conflicts_with = "outcome", help = "Only failed tasks")]
+    failed: bool,
+    #[arg(long, help = "Only failures with this reason, such as owner_lost")]
+    reason: Option<String>,
+    #[arg(
+        long,
+        help = "Only failures with this effect: none, or unknown: the tool may have run"
+    )]
+    effect: Option<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
+    #[arg(
+        long,
+        help = "newest, oldest or stuck (what waits for an answer first) [default: newest]"
+    )]
+    sort: Option<String>,
+    #[arg(long, help = "The most tasks [default: 100]")]
+    limit: Option<usize>,
+    #[arg(long, help = "Leave out so many")]
+    offset: Option<usize>,
+}
+
+/// The filters of a list, and of the tasks that one command cancels.
+#[derive(Debug, Args)]
+pub(super) struct FilterArgs {
+    #[arg(long, help = "Only of this tool, or of those that a glob matches")]
+    tool: Option<String>,
+    #[arg(
+        long,
+        help = "Only of this caller: its label, or its hash, as the list shows it"
+    )]
+    caller: Option<String>,
+    #[arg(long, help = "Only of this replica")]
+    replica: Option<String>,
+    #[arg(
+        long,
+        value_name = "DURATION",
+        help = "Only tasks that began longer ago, such as 10m"
+    )]
+    older: Option<String>,
+    #[arg(
+        long,
+        value_name = "TIME",
+        help = "Only tasks that changed in the last 24h, or since a time in UTC, such as 2026-11-30T08:00"
+    )]
+    since: Option<String>,
+    #[arg(
+        long,
+        value_name = "TIME",
+        help = "Only tasks whose last change was before"
+    )]
+    until: Option<String>,
+}
+
+impl ListArgs {
+    /// The path of the list at the admin listener.
+    pub(super) fn path(&self) -> String {
+        let number = |number: Option<usize>| number.map(|number| number.to_string());
+        let failed = self.failed.then(|| "failed".to_owned());
+        let own = [
+            ("state", self.state.clone()),
+            ("outcome", self.outcome.clone().or(failed)),
+            ("reason", self.reason.clone()),
+            ("effect", self.effect.clone()),
+            ("sort", self.sort.clone()),
+            ("limit", number(self.limit)),
+            ("offset", number(self.offset)),
+        ];
+        list_path(own.into_iter().chain(self.filters.pairs()))
+    }
+}
+
+impl FilterArgs {
+    /// Returns `true` if there is any filter.
+    pub(super) fn is_any(&self) -> bool {
+        self.pairs().iter().any(|(_, value)| value.is_some())
+    }
+
+    /// The filters as parameters of a query.
+    pub(super) fn pairs(&self) -> [(&'static str, Option<String>); 6] {
+        // The listener takes seconds, and what else it takes it knows better.
+        let seconds = |text: &String| match duration(text) {
+            Ok(duration) => duration.as_secs().to_string(),
+            Err(_) => text.clone(),
+        };
+        [
+            ("tool", self.tool.clone()),
+            ("caller", self.caller.clone()),
+            ("replica", self.replica.clone()),
+            ("older", self.older.as_ref().map(seconds)),
+            ("since", self.since.as_ref().map(seconds)),
+            ("until", self.until.as_ref().map(seconds)),
+        ]
+    }
+}
+
+/// The path of a list with these parameters.
+pub(super) fn list_path(pairs: impl IntoIterator<Item = (&'static str, Option<String>)>) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (key, value) in pairs {
+        query.extend_pairs(value.iter().map(|value| (key, value)));
+    }
+    format!("/tasks?{}", query.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        list: ListArgs,
+    }
+
+    fn path(words: &[&str]) -> String {
+        let words = std::iter::once("list").chain(words.iter().copied());
+        Command::parse_from(words).list.path()
+    }
+
+    #[test]
+    fn durations_are_sent_as_seconds_and_times_as_they_are() {
+        assert_eq!(path(&[]), "/tasks?");
+        assert_eq!(
+            path(&[
+                "--failed", "--since", "24h", "--older", "90s", "--tool", "b*"
+            ]),
+            "/tasks?outcome=failed&tool=b*&older=90&since=86400"
+        );
+        assert_eq!(
+            path(&["--outcome", "tool_error", "--until", "2026-11-30T08:00"]),
+            "/tasks?outcome=tool_error&until=2026-11-30T08%3A00"
+        );
+        assert_eq!(
+            path(&["--older", "600", "--limit", "5"]),
+            "/tasks?limit=5&older=600"
+        );
+    }
+}

@@ -342,6 +342,11 @@ describe("board", () => {
       const text = await page.locator("body").innerText();
       assert.equal(text.includes("intentional tool execution error"), isShown, text);
       assert.equal(text.includes(SECRET) && !isShown, false, text);
+      // It ended, and not well.
+      await page.locator(".count.tool_error").click();
+      await row(page, id).waitFor();
+      await page.locator(".count.completed").click();
+      await row(page, id).waitFor({ state: "detached" });
       await close(page, /401/);
     }
   });

@@ -4,6 +4,7 @@
 //! The probe listener reads no task and speaks no MCP, so other machines may reach it. The admin listener is for
 //! operators, who also see and change tasks there: off loopback it has a token.
 
+mod about;
 mod board;
 mod body;
 pub mod degraded;

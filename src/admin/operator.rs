@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::info;
 
+use super::about::about;
 use super::body::read;
 use super::drain::Drain;
 use super::events::EventReaders;
@@ -129,6 +130,7 @@ impl Operator {
             AdminRequest::Metrics => self.metrics(),
             AdminRequest::Events => self.events.answer(),
             AdminRequest::Config => found(&self.reload.settings()),
+            AdminRequest::About => found(&self.about()),
             AdminRequest::Tasks => done(self.tasks.list(query).await),
             AdminRequest::Task(id) => done(self.tasks.show(&id, query).await),
             AdminRequest::Cancel(id) => {
@@ -162,6 +164,17 @@ impl Operator {
                 answer_json(StatusCode::ACCEPTED, text)
             }
         }
+    }
+
+    fn about(&self) -> Value {
+        let readiness = serde_json::from_str(&self.health.readiness().json).unwrap_or_default();
+        let (replica, replicas) = self.tasks.replicas();
+        about(
+            &self.reload.settings(),
+            &readiness,
+            &replica,
+            replicas.as_deref(),
+        )
     }
 
     fn metrics(&self) -> Response<AdminBody> {

@@ -6,7 +6,7 @@ use super::board::BoardFile;
 
 /// The answer to every other path.
 pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET / (a page), /livez, /readyz, /metrics, /config, /level, \
-                                /events, \
+                                /events, /about, \
                                 /tasks, /tasks/ID; POST /tasks/ID/cancel, /tasks/ID/answer, /level, /reload, /drain";
 
 /// A request from an operator.
@@ -18,6 +18,7 @@ pub(super) enum AdminRequest {
     Metrics,
     Events,
     Config,
+    About,
     Tasks,
     Task(String),
     Cancel(String),
@@ -51,6 +52,7 @@ pub(super) fn route(method: &Method, path: &str) -> Routed {
         ["metrics"] => (Some(AdminRequest::Metrics), None),
         ["events"] => (Some(AdminRequest::Events), None),
         ["config"] => (Some(AdminRequest::Config), None),
+        ["about"] => (Some(AdminRequest::About), None),
         ["tasks"] => (Some(AdminRequest::Tasks), None),
         ["tasks", id] if !id.is_empty() => (Some(AdminRequest::Task((*id).into())), None),
         ["tasks", id, "cancel"] => (None, Some(AdminRequest::Cancel((*id).into()))),

@@ -84,6 +84,17 @@ impl Runner {
         }
     }
 
+    /// The names of the replicas whose leases run, in order. `None` until the contact with the store has lasted long enough to
+    /// decide.
+    pub fn living_replicas(&self) -> Option<Vec<String>> {
+        let liveness = self.liveness();
+        let living = liveness.living.as_ref()?;
+        let mut names: Vec<String> = living.iter().map(|it| it.replica().to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Some(names)
+    }
+
     /// Warns once of each other living replica of this name: both would take the other's calls for calls of their own
     /// past.
     fn tell_of_twin(&self, told: &mut Option<Incarnation>) {

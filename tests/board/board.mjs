@@ -117,6 +117,9 @@ describe("board", () => {
     await row(page, failing).waitFor();
     assert.equal(await count(page, "input_required").textContent(), "1", "counts leave the state out");
     assert.equal(await count(page, "tool_error").textContent(), "0");
+    // Which raincheck this is.
+    await page.locator("#which", { hasText: /mcp · replica .+ · \d+\.\d+\.\d+/ }).waitFor();
+    assert.ok(await page.locator("#degraded").isHidden());
     // A row opens its task, wherever it is clicked.
     await row(page, failing).locator(".age").click();
     await page.locator("#task .badge.failed").waitFor();

@@ -96,6 +96,13 @@ impl OperatorTasks {
         }
     }
 
+    /// The name of this replica, and the names of all whose leases run, if that is known.
+    pub(super) fn replicas(&self) -> (String, Option<Vec<String>>) {
+        let runner = self.runner();
+        let replica = runner.incarnation().replica().to_owned();
+        (replica, runner.living_replicas())
+    }
+
     /// A page of the list, with counts over the whole list.
     pub(super) async fn list(&self, query: &str) -> Result<Value, TaskActionError> {
         let query = TaskQuery::read(query).map_err(TaskActionError::Wrong)?;

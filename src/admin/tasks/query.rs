@@ -1,6 +1,6 @@
 //! The query of an operator for the list of tasks: filters, order, page. Pure.
 
-use crate::mcp::error::own_failure;
+use crate::mcp::error::{Reason, own_failure};
 use crate::task::glob::Glob;
 use crate::task::state::{Outcome, Status, Task};
 use crate::task::view::rfc3339;
@@ -18,7 +18,7 @@ const LIMIT_MAX: usize = 1_000;
 pub(super) struct TaskQuery {
     state: Option<StateFilter>,
     outcome: Option<&'static str>,
-    reason: Option<String>,
+    reason: Option<&'static str>,
     effect: Option<&'static str>,
     tool: Option<ToolFilter>,
     caller: Option<String>,
@@ -104,7 +104,10 @@ impl TaskQuery {
                 "state" => read.state = Some(word("state", &value, &STATES)?),
                 "outcome" => read.outcome = Some(word("outcome", &value, &OUTCOMES)?),
                 "effect" => read.effect = Some(word("effect", &value, &EFFECTS)?),
-                "reason" => read.reason = Some(value.into_owned()),
+                "reason" => {
+                    let known = Reason::ALL.map(|reason| (reason.word(), reason.word()));
+                    read.reason = Some(word("reason", &value, &known)?);
+                }
                 "sort" => read.sort = word("sort", &value, &ORDERS)?,
                 "counts" => read.counts_all = word("counts", &value, &COUNTS)?,
                 "tool" => read.tool = Some(ToolFilter::of(value.into_owned())),
@@ -189,10 +192,7 @@ impl TaskQuery {
         };
         self.outcome
             .is_none_or(|wanted| outcome_word(outcome) == wanted)
-            && self
-                .reason
-                .as_deref()
-                .is_none_or(|wanted| reason == Some(wanted))
+            && self.reason.is_none_or(|wanted| reason == Some(wanted))
             && self.effect.is_none_or(|wanted| effect == Some(wanted))
     }
 
@@ -258,7 +258,13 @@ impl Moment {
 /// Reads a number of seconds ago, or a time in UTC: as much of it as there is of `2026-11-30T08:00:00.000Z`, at least the day.
 fn moment(key: &str, text: &str) -> Result<Moment, String> {
     const TIME: &str = "0000-00-00T00:00:00.000Z";
-    if let Ok(seconds) = text.parse::<u64>() {
+    // A larger number is rather a time in another form.
+    const AGO_MAX: u64 = 366 * 86_400;
+    if let Some(seconds) = text
+        .parse()
+        .ok()
+        .filter(|seconds: &u64| *seconds <= AGO_MAX)
+    {
         return Ok(Moment::Ago(seconds.saturating_mul(1000)));
     }
     let like = |(a, b): (u8, u8)| {
@@ -268,6 +274,9 @@ fn moment(key: &str, text: &str) -> Result<Moment, String> {
             a == b
         }
     };
+    // Without its fraction a time may end with its zone, too.
+    let beginning = text.strip_suffix('Z').filter(|text| !text.contains('.'));
+    let text = beginning.unwrap_or(text);
     let is_time =
         (10..=TIME.len()).contains(&text.len()) && text.bytes().zip(TIME.bytes()).all(like);
     if is_time {
@@ -381,6 +390,7 @@ mod tests {
         assert!(finds("since=2023-11-14") && finds("since=2023-11-14T22:13:20.000Z"));
         assert!(!finds("since=2023-11-14T22:13:20.001Z") && !finds("until=2023-11-14"));
         assert!(finds("since=2023-11-14T22:13&until=2023-11-14T22:14"));
+        assert!(finds("since=2023-11-14T22:13:20Z") && !finds("since=2023-11-14T22:13:21Z"));
     }
 
     #[test]

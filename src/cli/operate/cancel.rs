@@ -53,23 +53,35 @@ impl CancelArgs {
         let path = list_path(open.into_iter().chain(self.filters.pairs()));
         let page = reach.json(Method::GET, &path, None)?;
         let tasks = members(&page, "tasks");
-        if !self.yes {
+        let are_more = !at(&page, "next_offset").is_null() || at(&page, "partial") == true;
+        if !self.yes || tasks.is_empty() {
             print(said(as_json, &page, listed))?;
-            let count = at(&page, "total");
-            let why = format!("nothing is cancelled: with --yes, these {count} tasks are");
+        }
+        if !self.yes && !tasks.is_empty() {
+            let why = format!(
+                "nothing is cancelled: with --yes, these {} tasks are",
+                tasks.len()
+            );
             return Err(CommandFailure::usage(why));
         }
-        let ids: Vec<String> = tasks
-            .iter()
-            .map(|task| text(task, "id").to_owned())
-            .collect();
-        self.each(reach, as_json, &ids)?;
-        if at(&page, "next_offset").is_null() && at(&page, "partial") != true {
-            return Ok(ExitCode::SUCCESS);
+        let mut failures = Vec::new();
+        for task in tasks {
+            let id = text(task, "id");
+            let Err(failure) = self.one(reach, as_json, id) else {
+                continue;
+            };
+            // A task that ended by itself meanwhile is as good. Where that cannot be asked, nothing can be cancelled either.
+            let now = reach.json(Method::GET, &path_of(id, ""), None)?;
+            if at(&now, "outcome").is_null() {
+                failures.push((id, failure));
+            }
         }
-        Err(CommandFailure::runtime(
-            "there are more of them: cancel again",
-        ))
+        let done = result(tasks.len(), failures);
+        if are_more && done.is_ok() {
+            let why = "there are more open tasks than one list has: cancel again";
+            return Err(CommandFailure::runtime(why));
+        }
+        done
     }
 
     /// Cancels one task after the other. One that cannot be cancelled does not stop the others.
@@ -82,22 +94,10 @@ impl CancelArgs {
         let mut failures = Vec::new();
         for id in ids {
             if let Err(failure) = self.one(reach, as_json, id) {
-                failures.push((id, failure));
+                failures.push((id.as_str(), failure));
             }
         }
-        let count = failures.len();
-        match failures.into_iter().next() {
-            None => Ok(ExitCode::SUCCESS),
-            Some((_, failure)) if ids.len() == 1 => Err(failure),
-            Some((id, failure)) => Err(CommandFailure {
-                text: format!(
-                    "{count} of {} are not cancelled; {id}: {}",
-                    ids.len(),
-                    failure.text
-                ),
-                ..failure
-            }),
-        }
+        result(ids.len(), failures)
     }
 
     fn one(&self, reach: &ReachArgs, as_json: bool, id: &str) -> Result<(), CommandFailure> {
@@ -117,4 +117,29 @@ impl CancelArgs {
         }
         Ok(())
     }
+}
+
+/// The end of the command, by the tasks of so many that were not cancelled.
+fn result(
+    count: usize,
+    mut failures: Vec<(&str, CommandFailure)>,
+) -> Result<ExitCode, CommandFailure> {
+    if count == 1
+        && let Some((_, failure)) = failures.pop()
+    {
+        return Err(failure);
+    }
+    let Some(code) = failures.first().map(|(_, failure)| failure.code) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let each = failures.iter();
+    let each: Vec<String> = each
+        .map(|(id, failure)| format!("{id}: {}", failure.text))
+        .collect();
+    let text = format!(
+        "{} of {count} are not cancelled; {}",
+        each.len(),
+        each.join("; ")
+    );
+    Err(CommandFailure { code, text })
 }

@@ -1,6 +1,7 @@
 //! The filters of `raincheck tasks list`, and of the tasks that one `raincheck tasks cancel` cancels.
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::config::duration;
 
@@ -38,30 +39,34 @@ pub(super) struct ListArgs {
 /// The filters of a list, and of the tasks that one command cancels.
 #[derive(Debug, Args)]
 pub(super) struct FilterArgs {
-    #[arg(long, help = "Only of this tool, or of those that a glob matches")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), help = "Only of this tool, or of those that a glob matches")]
     tool: Option<String>,
     #[arg(
         long,
+        value_parser = NonEmptyStringValueParser::new(),
         help = "Only of this caller: its label, or its hash, as the list shows it"
     )]
     caller: Option<String>,
-    #[arg(long, help = "Only of this replica")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), help = "Only of this replica")]
     replica: Option<String>,
     #[arg(
         long,
         value_name = "DURATION",
+        value_parser = NonEmptyStringValueParser::new(),
         help = "Only tasks that began longer ago, such as 10m"
     )]
     older: Option<String>,
     #[arg(
         long,
         value_name = "TIME",
+        value_parser = NonEmptyStringValueParser::new(),
         help = "Only tasks that changed in the last 24h, or since a time in UTC, such as 2026-11-30T08:00"
     )]
     since: Option<String>,
     #[arg(
         long,
         value_name = "TIME",
+        value_parser = NonEmptyStringValueParser::new(),
         help = "Only tasks whose last change was before"
     )]
     until: Option<String>,
@@ -95,7 +100,8 @@ impl FilterArgs {
     pub(super) fn pairs(&self) -> [(&'static str, Option<String>); 6] {
         // The listener takes seconds, and what else it takes it knows better.
         let seconds = |text: &String| match duration(text) {
-            Ok(duration) => duration.as_secs().to_string(),
+            // Rounded up: a filter must not find more than was asked for.
+            Ok(duration) => duration.as_millis().div_ceil(1000).to_string(),
             Err(_) => text.clone(),
         };
         [

@@ -51,7 +51,7 @@ fn check_name(request: &Request<'_>, headers: &HeaderMap) -> Result<(), RpcError
     let header = Mirror::of(headers, &headers::NAME, "Mcp-Name");
     let value = header.value()?;
     let Some(name) = request.name() else {
-        return Ok(());
+        return value.map_or(Ok(()), |value| header.text(value).map(drop));
     };
     match value {
         None if request.method.starts_with("tasks/") => Ok(()),

@@ -6,11 +6,13 @@ import { byId } from "./dom.js";
 import { beginList, showList, showPlace } from "./list.js";
 import { go, place, queryOf } from "./place.js";
 import { isOpen, onChange, showTask } from "./task.js";
+import { HEALTH } from "./words.js";
 
 /** The pause between two lists, if no event comes: other replicas and progress have no events here. */
 const LIST_MS = 5_000;
 const TASK_MS = 2_000;
 const CHARTS_MS = 15_000;
+const ABOUT_MS = 5_000;
 /** The shortest pause between two lists. A list of many tasks costs the server more, and is asked for less often. */
 const PAUSE_MIN_MS = 500;
 const PAUSE_FACTOR = 3;
@@ -19,8 +21,11 @@ const loops = {
   list: loop(readList, LIST_MS),
   task: loop(readTask, TASK_MS),
   charts: loop(readCharts, CHARTS_MS),
+  about: loop(readAbout, ABOUT_MS),
 };
 let asking;
+let stream = { text: "loading", isLive: false };
+let isListed = true;
 
 /** Repeats `read` after `pauseMs`, or sooner when it is woken. One read at a time. */
 function loop(read, pauseMs) {
@@ -67,6 +72,8 @@ async function readList() {
   const list = await getJson(`tasks?${queryOf(place())}`, mine.signal);
   if (mine.signal.aborted) return;
   byId("trouble").hidden = true;
+  isListed = true;
+  showLive();
   byId("forget").hidden = !token.get();
   showList(list);
 }
@@ -84,8 +91,21 @@ async function readCharts() {
   showCharts(await getText("metrics"));
 }
 
+/** Which raincheck this is, and what is not in order. */
+async function readAbout() {
+  const { version, replica, replicas, namespace, upstream, readiness } = await getJson("about");
+  const others = replicas && replicas.length > 1 ? ` of ${replicas.length.toLocaleString()}` : "";
+  byId("which").textContent = [namespace, upstream, `replica ${replica}${others}`, version].filter(Boolean).join(" · ");
+  byId("which").title = replicas ? `Replicas: ${replicas.join(", ")}` : "";
+  const wrong = [readiness.draining && "draining", readiness.degraded, ...(readiness.missing ?? [])].filter(Boolean);
+  byId("degraded").hidden = wrong.length === 0;
+  byId("degraded").textContent = wrong.map((word) => HEALTH[word] ?? word).join(" ");
+}
+
 function fail(error) {
   if (error.name === "AbortError") return;
+  isListed = false;
+  showLive();
   if (error instanceof Refused && error.status === 401) {
     askToken();
     return;
@@ -159,9 +179,16 @@ function onEvent(event) {
 }
 
 function say(text, isLive) {
+  stream = { text, isLive };
+  showLive();
+}
+
+/** The page is live where events come and the list can be read. */
+function showLive() {
   const live = byId("live");
-  live.textContent = text;
-  live.classList.toggle("on", isLive);
+  const isStale = stream.isLive && !isListed;
+  live.textContent = isStale ? "not live: the list cannot be read" : stream.text;
+  live.classList.toggle("on", stream.isLive && !isStale);
 }
 
 // --- what the operator does ---

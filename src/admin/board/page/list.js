@@ -108,10 +108,12 @@ function fillRow(row, task) {
 export function showPlace() {
   const { task } = place();
   for (const [id, row] of rows) row.classList.toggle("open", id === task);
-  for (const link of document.querySelectorAll("#counts a, #rows a")) {
+  for (const link of document.querySelectorAll("#counts a, #rows a, #task a[data-key]")) {
     const { key, value } = link.dataset;
     const isEnd = key === "state" || key === "outcome";
-    const href = hrefOf(key === "task" ? { task: value } : { ...(isEnd && { state: "", outcome: "" }), [key]: value, offset: "" });
+    // On a phone the open task hides the list.
+    const closes = link.closest("#task") && { task: "" };
+    const href = hrefOf(key === "task" ? { task: value } : { ...(isEnd && { state: "", outcome: "" }), ...closes, [key]: value, offset: "" });
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);
   }
 }

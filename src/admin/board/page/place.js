@@ -5,7 +5,10 @@ export const PAGE = 100;
 
 export function place() {
   const said = new URLSearchParams(location.hash.slice(1));
-  return Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? ""]));
+  const here = Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? ""]));
+  // A state in which a task has ended is an outcome here.
+  if (!here.outcome && ["completed", "failed", "cancelled"].includes(here.state)) [here.outcome, here.state] = [here.state, ""];
+  return here;
 }
 
 /** The address of this place with some changes. */

@@ -58,7 +58,7 @@ function start(id) {
     actions: el("p", { class: "buttons" }),
     commands: el("div"),
   };
-  const close = el("a", { class: "close", href: hrefOf({ task: "" }), "aria-label": "Close the task" }, "Close");
+  const close = el("a", { class: "close", "data-key": "task", "data-value": "", href: hrefOf({ task: "" }), "aria-label": "Close the task" }, "Close");
   byId("task").replaceChildren(close, parts.title, parts.facts, parts.questions, parts.actions, parts.related, parts.timeline, parts.payloads, parts.commands);
   byId("task").hidden = false;
   document.body.classList.add("with-task");
@@ -88,7 +88,7 @@ function facts(task, isEnded) {
   const all = [
     ["State", badge(task)],
     ["Task", el("code", {}, task.id)],
-    ["Tool", el("a", { href: hrefOf({ tool: task.tool, offset: "" }), title: "only this tool" }, task.tool)],
+    ["Tool", el("a", { "data-key": "tool", "data-value": task.tool, href: hrefOf({ tool: task.tool, offset: "", task: "" }), title: "only this tool" }, task.tool)],
     ["Progress", bar(task)],
     [isEnded ? "Took" : "Runs for", duration(task.seconds)],
     ["Usually", usually(task.usual)],

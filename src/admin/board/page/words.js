@@ -18,6 +18,20 @@ export function stateOf(task) {
   return { word, label: known ? known[1] : word };
 }
 
+/** What is not in order, by the words of the readiness probe. */
+export const HEALTH = {
+  draining: "This replica drains: it takes no new calls, and ends when its calls have ended.",
+  store: "The store was not reached yet.",
+  store_away: "The store does not answer: tasks can neither be made nor read.",
+  store_full: "The store is full: no new task is made.",
+  store_may_evict: "The store may evict tasks: its eviction policy is not noeviction.",
+  upstream: "The server was not reached yet.",
+  upstream_away: "The server does not answer.",
+  upstream_cannot_run: "The server's program cannot be run.",
+  upstream_not_mcp: "What answers at the server's address is no MCP server.",
+  issuer_keys: "The keys of the issuer were not fetched yet: no client can be known.",
+};
+
 /** What the effect of a failure means for whoever wants to call again. */
 export const EFFECTS = {
   none: "The tool did not run. Calling it again is safe.",

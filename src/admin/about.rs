@@ -1,0 +1,49 @@
+//! The answer to `GET /about`: which raincheck this is, which replicas there are, and what is not in order. Pure.
+
+use serde_json::{Value, json};
+
+/// `settings`: those that the process runs on, without secrets. `readiness`: the answer to a readiness probe. `replicas`: the names
+/// of the replicas whose leases run, or `None` while the store has not shown them for long enough.
+pub(super) fn about(
+    settings: &Value,
+    readiness: &Value,
+    replica: &str,
+    replicas: Option<&[String]>,
+) -> Value {
+    let upstream = settings.get("upstream");
+    let command = || upstream?.get("command")?.get(0);
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "replica": replica,
+        "replicas": replicas,
+        "namespace": settings.get("store").and_then(|store| store.get("namespace")),
+        "upstream": upstream.and_then(|upstream| upstream.get("url")).or_else(command),
+        "readiness": readiness,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_by_its_address_or_its_program() {
+        let ready = json!({"ready": true});
+        let settings =
+            json!({"store": {"namespace": "orders"}, "upstream": {"url": "http://a/mcp"}});
+        let of_address = about(
+            &settings,
+            &ready,
+            "web-0",
+            Some(&["web-0".into(), "web-1".into()]),
+        );
+        assert_eq!(of_address["namespace"], "orders");
+        assert_eq!(of_address["upstream"], "http://a/mcp");
+        assert_eq!(of_address["replicas"], json!(["web-0", "web-1"]));
+        assert_eq!(of_address["readiness"], ready);
+        let program = json!({"store": {}, "upstream": {"command": ["npx", "-y", "x"]}});
+        let of_program = about(&program, &ready, "web-0", None);
+        assert_eq!(of_program["upstream"], "npx");
+        assert!(of_program["namespace"].is_null() && of_program["replicas"].is_null());
+    }
+}

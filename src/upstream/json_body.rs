@@ -83,10 +83,13 @@ pub(super) async fn read_json(
         INVALID.because(Flaw::Utf8 { at })
     })
 }
+
 /// Returns the failure of a body that was cut short, or that is no valid HTTP.
 fn of_body(error: &(dyn Error + 'static)) -> Failure {
-    let mut errors = iter::successors(Some(error), |&error| error.source());
-    let is_cut = errors.any(|error| {
+    let errors = iter::successors(Some(error), |&error| error.source());
+    // A connection that ends is the cause of another error. An error of the decoder, whose end comes too early in a body that is
+    // whole, has no cause.
+    let is_cut = errors.skip(1).any(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         matches!(
             kind,

@@ -42,15 +42,15 @@ pub(super) fn faults() -> Vec<Fault> {
                 "HTTP/1.1 200 OK\r\nx y: {CANARY}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{answer}"
             ))]
         }),
-        fault("truncated", INVALID, |asked| {
+        fault("truncated", RESET, |asked| {
             let head = head(200, "application/json", &[("content-length", "9999")]);
             vec![text(&format!("{head}\r\n{}", asked.answer())), Act::Close]
         }),
-        fault("truncated-by-reset", INVALID, |asked| {
+        fault("truncated-by-reset", RESET, |asked| {
             let head = head(200, "application/json", &[("content-length", "9999")]);
             vec![text(&format!("{head}\r\n{}", asked.answer())), Act::Reset]
         }),
-        fault("chunks-truncated", INVALID, |asked| {
+        fault("chunks-truncated", RESET, |asked| {
             vec![chunked_json(), Act::chunk(asked.answer()), Act::Close]
         }),
         fault("chunk-of-no-size", INVALID, |asked| {

@@ -113,7 +113,7 @@ impl TaskQuery {
                 "tool" => read.tool = Some(ToolFilter::of(value.into_owned())),
                 "caller" => read.caller = Some(value.into_owned()),
                 "replica" => read.replica = Some(value.into_owned()),
-                "older" => read.older_than_ms = number("older", &value)?.saturating_mul(1000),
+                "older" => read.older_than_ms = seconds("older", &value)?.saturating_mul(1000),
                 "since" => read.since = Some(moment("since", &value)?),
                 "until" => read.until = Some(moment("until", &value)?),
                 "limit" => read.limit = Some(size("limit", &value)?),
@@ -283,8 +283,17 @@ fn moment(key: &str, text: &str) -> Result<Moment, String> {
         return Ok(Moment::At(text.to_owned()));
     }
     Err(format!(
-        "{key}={text} is neither a number of seconds nor a time in UTC, such as 2026-11-30T08:00"
+        "{key}={text} is neither a number of seconds (on the command line, 24h) nor a time in UTC, such as 2026-11-30T08:00"
     ))
+}
+
+fn seconds(key: &str, text: &str) -> Result<u64, String> {
+    let seconds = text.parse();
+    seconds.map_err(|_| {
+        format!(
+            "{key}={text} is not a number of seconds; on the command line, write 90s, 10m or 2h"
+        )
+    })
 }
 
 fn number(key: &str, text: &str) -> Result<u64, String> {
@@ -427,14 +436,17 @@ mod tests {
                 "colour=red",
                 "colour is no filter; there are state, outcome",
             ),
-            ("older=5m", "older=5m is not a whole number"),
+            (
+                "older=5m",
+                "older=5m is not a number of seconds; on the command line",
+            ),
             (
                 "outcome=bad",
                 "outcome=bad is unknown; there are completed, tool_error",
             ),
             (
                 "since=yesterday",
-                "since=yesterday is neither a number of seconds nor",
+                "since=yesterday is neither a number of seconds (on",
             ),
             (
                 "until=2026-11-30 08:00",

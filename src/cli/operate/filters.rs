@@ -98,7 +98,7 @@ impl FilterArgs {
 
     /// The filters as parameters of a query.
     pub(super) fn pairs(&self) -> [(&'static str, Option<String>); 6] {
-        // The listener takes seconds, and what else it takes it knows better.
+        // The listener takes seconds, and refuses with a sentence what is neither seconds nor a time.
         let seconds = |text: &String| match duration(text) {
             // Rounded up: a filter must not find more than was asked for.
             Ok(duration) => duration.as_millis().div_ceil(1000).to_string(),

@@ -39,7 +39,12 @@ impl CarriedTasks {
             stop: Arc::clone(&stop),
         };
         // Two updates of one task may each be about to carry its next leg.
-        self.entries().entry(id).or_default().push(entry);
+        let mut entries = self.entries();
+        entries
+            .entry(id)
+            .or_insert_with(|| Vec::with_capacity(1))
+            .push(entry);
+        drop(entries);
         CarriedTask {
             carried: Arc::clone(self),
             id,

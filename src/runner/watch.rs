@@ -60,7 +60,9 @@ impl Watches {
         let marks = Arc::new(Marks::default());
         let mut by_task = self.by_task();
         for id in &tasks {
-            by_task.entry(*id).or_default().push(Arc::clone(&marks));
+            // Most tasks have one watch, and thousands may run.
+            let watching = by_task.entry(*id).or_insert_with(|| Vec::with_capacity(1));
+            watching.push(Arc::clone(&marks));
         }
         drop(by_task);
         Watch {
@@ -113,6 +115,16 @@ impl Marks {
         self.dirty.lock().insert(id);
         self.notify.notify_one();
     }
+
+    fn take_first(&self) -> Option<TaskId> {
+        let mut dirty = self.dirty.lock();
+        let first = dirty.pop_first();
+        if dirty.is_empty() {
+            // An empty tree keeps its last node, and most watches wait for hours.
+            *dirty = BTreeSet::new();
+        }
+        first
+    }
 }
 
 impl Watch {
@@ -163,8 +175,7 @@ impl Watch {
     pub async fn changed(&self) -> TaskId {
         loop {
             // The marks are checked before each wait, because any number of them leaves only one permit.
-            let first = self.marks.dirty.lock().pop_first();
-            if let Some(id) = first {
+            if let Some(id) = self.marks.take_first() {
                 return id;
             }
             let again_at = self.again.lock().as_ref().map(|(at, _)| *at);

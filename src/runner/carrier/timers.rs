@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 /// An action of a carrier at a set time. Timers that are due together are served in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// Makes a record of the questions so far. Armed by the first question that comes before there is
     /// a record.
@@ -31,31 +31,18 @@ pub(super) enum Timer {
     Deadline,
 }
 
-/// Every timer but [`Timer::Deadline`], in the order in which due timers are served.
-const OPTIONAL: [Timer; 9] = [
-    Timer::Gather,
-    Timer::GraceWindow,
-    Timer::Progress,
-    Timer::ResumePoint,
-    Timer::NextLeg,
-    Timer::Requeue,
-    Timer::QueueMessage,
-    Timer::HandOver,
-    Timer::ClientsClock,
-];
-
 /// When each timer is due.
 pub(super) struct Timers {
     deadline: Instant,
-    /// Indexed by the position of the timer in [`OPTIONAL`].
-    armed: [Option<Instant>; OPTIONAL.len()],
+    /// The other timers that are armed, each once. Empty for most of the life of a call, of which thousands may run.
+    armed: Vec<(Timer, Instant)>,
 }
 
 impl Timers {
     pub(super) fn until(deadline: Instant) -> Self {
         Self {
             deadline,
-            armed: [None; OPTIONAL.len()],
+            armed: Vec::new(),
         }
     }
 
@@ -65,26 +52,30 @@ impl Timers {
 
     /// Arms the timer; of two times the last counts.
     pub(super) fn arm(&mut self, timer: Timer, at: Instant) {
-        match self.slot(timer) {
-            Some(slot) => *slot = Some(at),
-            // The deadline has no slot, because it cannot be disarmed.
-            None => self.deadline = at,
+        if timer == Timer::Deadline {
+            self.deadline = at;
+            return;
+        }
+        match self.armed.iter_mut().find(|(armed, _)| *armed == timer) {
+            Some((_, due)) => *due = at,
+            None => self.armed.push((timer, at)),
         }
     }
 
     pub(super) fn disarm(&mut self, timer: Timer) {
-        if let Some(slot) = self.slot(timer) {
-            *slot = None;
+        self.armed.retain(|(armed, _)| *armed != timer);
+        if self.armed.is_empty() {
+            self.armed = Vec::new();
         }
     }
 
     /// When the timer is due; `None`: it is not armed.
     pub(super) fn at(&self, timer: Timer) -> Option<Instant> {
-        let mut known = OPTIONAL.iter().zip(&self.armed);
-        match known.find(|(known, _)| **known == timer) {
-            Some((_, at)) => *at,
-            None => Some(self.deadline),
+        if timer == Timer::Deadline {
+            return Some(self.deadline);
         }
+        let mut armed = self.armed.iter();
+        armed.find(|(armed, _)| *armed == timer).map(|(_, at)| *at)
     }
 
     /// Until when a client that does not read may delay the call.
@@ -97,35 +88,25 @@ impl Timers {
 
     /// Returns the time at which the next timer is due.
     pub(super) fn next(&self) -> Instant {
-        let armed = self.armed.iter().flatten().copied();
+        let armed = self.armed.iter().map(|(_, at)| *at);
         armed.fold(self.deadline, Instant::min)
     }
 
     /// The first timer that is due at `now`, which is disarmed; else the deadline.
     pub(super) fn expire(&mut self, now: Instant) -> Timer {
-        let mut known = OPTIONAL.iter().zip(&mut self.armed);
-        let due = known.find(|(_, at)| at.is_some_and(|at| at <= now));
-        match due {
-            Some((timer, at)) => {
-                // Disarmed here, so that a timer which its action does not arm again is not served twice.
-                *at = None;
-                *timer
-            }
-            None => Timer::Deadline,
-        }
-    }
-
-    /// `None`: the timer is the deadline.
-    fn slot(&mut self, timer: Timer) -> Option<&mut Option<Instant>> {
-        let mut known = OPTIONAL.iter().zip(&mut self.armed);
-        known
-            .find(|(known, _)| **known == timer)
-            .map(|(_, slot)| slot)
+        let due = self.armed.iter().filter(|(_, at)| *at <= now);
+        let Some(timer) = due.map(|(timer, _)| *timer).min() else {
+            return Timer::Deadline;
+        };
+        // Disarmed here, so that a timer which its action does not arm again is not served twice.
+        self.disarm(timer);
+        timer
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::iter::successors;
     use std::time::Duration;
 
     use super::*;
@@ -150,13 +131,12 @@ mod tests {
     fn timers_that_are_due_together_are_served_in_their_order_and_once() {
         let now = Instant::now();
         let mut timers = Timers::until(now);
-        for timer in OPTIONAL.into_iter().rev() {
-            timers.arm(timer, now);
+        let order: Vec<Timer> = successors(Some(Timer::Gather), |timer| after(*timer)).collect();
+        for timer in order.iter().rev() {
+            timers.arm(*timer, now);
         }
-        let mut expected = Some(Timer::Gather);
-        while let Some(timer) = expected {
+        for timer in order {
             assert_eq!(timers.expire(now), timer);
-            expected = after(timer);
         }
         assert_eq!(timers.expire(now), Timer::Deadline, "it stays armed");
     }

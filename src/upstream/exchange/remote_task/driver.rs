@@ -1,6 +1,6 @@
 //! Carries one call that is a task at the server: creates the task, polls it, puts its questions, and fetches its result.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,12 +152,12 @@ impl<C: TaskCodec> RemoteTask<C> {
             ended: None,
             refusal: None,
             message: StatusMessage::default(),
-            asked: HashSet::new(),
+            asked: BTreeSet::new(),
             ready,
             failures: 0,
             heard: Instant::now(),
             gone: None,
-            unknown: HashSet::new(),
+            unknown: BTreeSet::new(),
             is_refused: false,
         }))
     }
@@ -226,7 +226,8 @@ impl<C: TaskCodec> RemoteTask<C> {
                 };
                 if C::CANCELS_LOST {
                     // Nothing fetches the result any more, so the server need not go on.
-                    self.requests.cancel(&task.id).await;
+                    // Boxed, because the future of every task would keep room for it.
+                    Box::pin(self.requests.cancel(&task.id)).await;
                 }
                 Some(Event::Failed(lost))
             }

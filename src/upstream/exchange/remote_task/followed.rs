@@ -1,6 +1,6 @@
 //! The state of a task that is followed, and the meaning of the answers to the request for its result.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
@@ -25,7 +25,7 @@ pub(super) struct FollowedTask {
     pub(super) refusal: Option<Event>,
     pub(super) message: StatusMessage,
     /// The questions that were put. Their ids are unique for the life of a task.
-    pub(super) asked: HashSet<Arc<str>>,
+    pub(super) asked: BTreeSet<Arc<str>>,
     /// Events of the last poll that were not taken yet.
     pub(super) ready: VecDeque<Event>,
     /// Polls in a row that failed.
@@ -35,7 +35,7 @@ pub(super) struct FollowedTask {
     /// The server has not known the task since then.
     pub(super) gone: Option<Instant>,
     /// The words for the state that are not known.
-    pub(super) unknown: HashSet<String>,
+    pub(super) unknown: BTreeSet<String>,
     /// The server refused the credentials of the request for the result.
     pub(super) is_refused: bool,
 }

@@ -17,5 +17,6 @@ pub mod probes;
 mod route;
 mod tasks;
 pub mod token;
+mod tools;
 
 pub use listener::Listener;

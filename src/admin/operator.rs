@@ -28,6 +28,7 @@ use super::probes::ready;
 use super::route::{AdminRequest, PATHS, Routed, route};
 use super::tasks::{Done, OperatorTasks, TaskActionError};
 use super::token::Token;
+use super::tools::OperatorTools;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
 use crate::telemetry::{log, resources, waiting};
@@ -70,7 +71,8 @@ pub async fn bind(
         health,
         drain,
         token: settings.token,
-        tasks: OperatorTasks::new(runner, settings.show_payloads),
+        tasks: OperatorTasks::new(runner.clone(), settings.show_payloads),
+        tools: OperatorTools::new(runner),
         reload: settings.reload,
         events: EventReaders::default(),
     };
@@ -83,6 +85,7 @@ struct Operator {
     drain: Drain,
     token: Option<Token>,
     tasks: OperatorTasks,
+    tools: OperatorTools,
     reload: Arc<dyn Reloads>,
     events: EventReaders,
 }
@@ -144,6 +147,15 @@ impl Operator {
                 }
                 Err(why) => error(StatusCode::BAD_REQUEST, why),
             },
+            AdminRequest::Tools => found(&self.tools.list()),
+            AdminRequest::Pause => match read(request.into_body()).await {
+                Ok(body) => done(self.pause(&body, peer).await),
+                Err(why) => error(StatusCode::BAD_REQUEST, why),
+            },
+            AdminRequest::Resume => match read(request.into_body()).await {
+                Ok(body) => done(self.resume(&body, peer).await),
+                Err(why) => error(StatusCode::BAD_REQUEST, why),
+            },
             AdminRequest::Level => found(&json!({ "level": log::filter() })),
             AdminRequest::SetLevel => match read(request.into_body()).await {
                 Ok(body) => set_level(&body, peer),
@@ -164,6 +176,19 @@ impl Operator {
                 answer_json(StatusCode::ACCEPTED, text)
             }
         }
+    }
+
+    async fn pause(&self, body: &[u8], peer: SocketAddr) -> Result<Value, TaskActionError> {
+        let pause = self.tools.pause(body).await?;
+        let (tools, terms) = (&*pause.tools, pause.terms());
+        info!(%peer, action = "pause", tools, %terms, "an operator acted");
+        Ok(self.tools.list())
+    }
+
+    async fn resume(&self, body: &[u8], peer: SocketAddr) -> Result<Value, TaskActionError> {
+        let tools = self.tools.resume(body).await?;
+        info!(%peer, action = "resume", tools, "an operator acted");
+        Ok(self.tools.list())
     }
 
     fn about(&self) -> Value {

@@ -7,7 +7,8 @@ use super::board::BoardFile;
 /// The answer to every other path.
 pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET / (a page), /livez, /readyz, /metrics, /config, /level, \
                                 /events, /about, \
-                                /tasks, /tasks/ID; POST /tasks/ID/cancel, /tasks/ID/answer, /level, /reload, /drain";
+                                /tasks, /tasks/ID, /tools; POST /tasks/ID/cancel, /tasks/ID/answer, /tools/pause, /tools/resume, \
+                                /level, /reload, /drain";
 
 /// A request from an operator.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub(super) enum AdminRequest {
     Task(String),
     Cancel(String),
     Answer(String),
+    Tools,
+    Pause,
+    Resume,
     Level,
     SetLevel,
     Reload,
@@ -57,6 +61,9 @@ pub(super) fn route(method: &Method, path: &str) -> Routed {
         ["tasks", id] if !id.is_empty() => (Some(AdminRequest::Task((*id).into())), None),
         ["tasks", id, "cancel"] => (None, Some(AdminRequest::Cancel((*id).into()))),
         ["tasks", id, "answer"] => (None, Some(AdminRequest::Answer((*id).into()))),
+        ["tools"] => (Some(AdminRequest::Tools), None),
+        ["tools", "pause"] => (None, Some(AdminRequest::Pause)),
+        ["tools", "resume"] => (None, Some(AdminRequest::Resume)),
         ["level"] => (Some(AdminRequest::Level), Some(AdminRequest::SetLevel)),
         ["reload"] => (None, Some(AdminRequest::Reload)),
         ["drain"] => (None, Some(AdminRequest::Drain)),
@@ -91,6 +98,9 @@ mod tests {
         assert_eq!(get("/tasks/0a1b/cancel"), Routed::Only("POST"));
         assert_eq!(post("/level"), Routed::Request(AdminRequest::SetLevel));
         assert_eq!(route(&Method::DELETE, "/level"), Routed::Only("GET, POST"));
+        assert_eq!(get("/tools"), Routed::Request(AdminRequest::Tools));
+        assert_eq!(post("/tools/pause"), Routed::Request(AdminRequest::Pause));
+        assert_eq!(get("/tools/resume"), Routed::Only("POST"));
         assert_eq!(get("/drain"), Routed::Only("POST"));
         let page = || Routed::Request(AdminRequest::Board(BoardFile::page()));
         assert_eq!((get("/"), get("/board")), (page(), page()));

@@ -66,6 +66,8 @@ enum Command {
     Call(Box<call::CallArgs>),
     /// The tasks of a running raincheck and of its replicas: list, show, watch, cancel, answer
     Tasks(operate::TasksArgs),
+    /// Pause tools of a running raincheck and of its replicas, and resume them
+    Tools(operate::ToolsArgs),
     /// Check if a running raincheck is ready; exit code 0 or 1
     Health(operate::HealthArgs),
     /// Print settings: all of them with their meaning, or those that count here
@@ -336,6 +338,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Man { directory } => man(&directory),
         Command::Call(args) => call::call(*args),
         Command::Tasks(args) => operate::tasks(&args),
+        Command::Tools(args) => operate::tools(&args),
         Command::Health(args) => operate::health(&args),
         Command::Store(args) => {
             let StoreWhat::Move(args) = args.what;

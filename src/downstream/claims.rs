@@ -29,7 +29,7 @@ pub(super) fn refused(id: &RawValue, why: &ClaimError) -> Rpc {
         ClaimError::OtherCall => Rpc::error(id.get(), &other_call()),
         // This request sends nothing before its claim and its record are stored.
         ClaimError::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
-        ClaimError::AdmitError(why) => Rpc::not_begun(id.get(), why.reason()),
+        ClaimError::AdmitError(why) => Rpc::not_begun(id.get(), why.failure()),
     }
 }
 

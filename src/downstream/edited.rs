@@ -233,7 +233,7 @@ pub(super) async fn list(
     let id = asked.modern.request.id.get();
     let mut client = match modern_call::begin(proxy, asked) {
         Ok(client) => client,
-        Err(refused) => return Rpc::not_begun(id, refused.reason()).into_response(),
+        Err(refused) => return Rpc::not_begun(id, refused.failure()).into_response(),
     };
     let answer = loop {
         match client.next().await {

@@ -11,6 +11,7 @@ use super::json::{Object, Writer, quote};
 const REASON: &str = "io.raincheck/reason";
 const EFFECT: &str = "io.raincheck/effect";
 const STATUS: &str = "io.raincheck/status";
+const UNTIL: &str = "io.raincheck/until";
 const NONE: &str = "none";
 const UNKNOWN: &str = "unknown";
 
@@ -188,6 +189,8 @@ pub enum Reason {
     AnswerRefused,
     Busy,
     QueueFull,
+    /// An operator has paused the tool.
+    Paused,
     Quota,
 }
 
@@ -211,6 +214,7 @@ impl Reason {
             Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
             Self::QueueFull => "queue_full",
+            Self::Paused => "paused",
             Self::Quota => "quota",
         }
     }
@@ -228,7 +232,7 @@ impl Reason {
 
     /// Every reason that clients can meet, in the order of docs/errors.md. Reasons that share a word are
     /// listed once.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::UpstreamUnreachable,
         Self::UpstreamUnauthorized,
         Self::UpstreamHttp,
@@ -245,6 +249,7 @@ impl Reason {
         Self::StoreLost,
         Self::Busy,
         Self::QueueFull,
+        Self::Paused,
         Self::Quota,
     ];
 
@@ -315,6 +320,11 @@ impl Reason {
                 "`queue` calls wait for their turn already (HTTP 503).",
                 "none",
             ),
+            Self::Paused => (
+                "An operator has [paused](operations.md#pausing-tools) the tool. `data` has `io.raincheck/until`, the time at \
+                 which the pause ends by itself.",
+                "none",
+            ),
             Self::Quota => (
                 "The caller has as many tasks, or bytes of tasks, as it may have \
                  (`limits.tasks_per_caller`, `limits.task_bytes_per_caller`).",
@@ -348,6 +358,7 @@ impl Reason {
             Self::AnswerRefused => "The client refused to answer a question of the server",
             Self::Busy => "Too many calls are under way",
             Self::QueueFull => "Too many calls wait for the server already",
+            Self::Paused => "An operator has paused this tool",
             Self::Quota => {
                 "This caller has as many tasks, or as many bytes of them, as it may; older ones go \
                  with time"
@@ -427,6 +438,9 @@ impl Failure {
         if let Some(status) = self.detail.as_ref().and_then(FailureDetail::status) {
             data.number(STATUS, i64::from(status));
         }
+        if let Some(FailureDetail::Until { at, .. }) = &self.detail {
+            data.str(UNTIL, at);
+        }
         RpcError::new(code::INTERNAL, self.message()).with_data(data.end())
     }
 
@@ -437,6 +451,7 @@ impl Failure {
         let effect = match (self.effect, self.reason) {
             // The same credentials would be refused again.
             (SideEffect::None, Reason::UpstreamUnauthorized) => "it did not run",
+            (SideEffect::None, Reason::Paused) => "it did not run; it can be called again then",
             (SideEffect::None, _) if is_lasting => NONE_LASTING_WORDS,
             (SideEffect::None, _) => NONE_WORDS,
             (SideEffect::Unknown, _) if is_lasting => UNKNOWN_LASTING_WORDS,

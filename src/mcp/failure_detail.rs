@@ -13,6 +13,8 @@ pub enum FailureDetail {
     Flaw(Flaw),
     /// The id of a job at the server.
     Job(Box<str>),
+    /// The time at which what caused the failure ends, and its reason, which may be empty.
+    Until { at: String, why: Box<str> },
     /// An HTTP refusal, or an answer that was none of MCP.
     Http {
         status: u16,
@@ -26,7 +28,7 @@ impl FailureDetail {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Http { status, .. } => Some(*status),
-            Self::Text(_) | Self::Flaw(_) | Self::Job(_) => None,
+            Self::Text(_) | Self::Flaw(_) | Self::Job(_) | Self::Until { .. } => None,
         }
     }
 
@@ -47,6 +49,8 @@ impl fmt::Display for FailureDetail {
             Self::Text(text) => f.write_str(text),
             Self::Flaw(flaw) => flaw.fmt(f),
             Self::Job(id) => write!(f, "job {id}"),
+            Self::Until { at, why } if why.is_empty() => write!(f, "until {at}"),
+            Self::Until { at, why } => write!(f, "until {at} ({why})"),
             Self::Http { status, text } if text.is_empty() => write!(f, "HTTP {status}"),
             Self::Http { status, text } => write!(f, "HTTP {status} {text}"),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::admission::QueueFull;
+use super::admission::NotAdmitted;
 use super::call_claim::CallClaim;
 use super::client_note::ClientNote;
 use super::same_calls::RunningCall;
@@ -16,6 +16,7 @@ use crate::mcp::meta::without_idempotency_key;
 use crate::mcp::version::Era;
 use crate::task::clocks::ClockName;
 use crate::task::id::{Caller, TaskId};
+use crate::task::pauses::Pause;
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
 use crate::task::ticket::Ticket;
@@ -72,7 +73,7 @@ impl CallClient {
 pub struct CallTerms {
     /// The server's era. `None`: a task that waits until the server reports its era.
     pub era: Option<Era>,
-    pub rule: Rule,
+    pub rule: Arc<Rule>,
     pub plan: Plan,
     /// The claim under which other requests join the call.
     pub claim: Option<CallClaim>,
@@ -93,10 +94,10 @@ pub struct CallTerms {
 
 impl CallTerms {
     /// The terms of a request whose client waits for the answer.
-    pub fn held(era: Option<Era>, rule: &Rule) -> Self {
+    pub fn held(era: Option<Era>, rule: &Arc<Rule>) -> Self {
         Self {
             era,
-            rule: rule.clone(),
+            rule: Arc::clone(rule),
             plan: Plan::Held,
             claim: None,
             announce: Announce::Task,
@@ -115,7 +116,7 @@ pub(super) struct ServerCall {
     /// Legacy while it is not known, which is before anything is sent.
     pub(super) era: Era,
     pub(super) outgoing: UpstreamRequest,
-    pub(super) rule: Rule,
+    pub(super) rule: Arc<Rule>,
 }
 
 /// The origin of a call, which is needed until there is a record.
@@ -218,16 +219,20 @@ pub struct Busy;
 pub enum AdmitError {
     Busy,
     QueueFull,
+    /// An operator has paused the tool.
+    Paused(Arc<Pause>),
     /// The caller has as many tasks as it may.
     Quota,
 }
 
 impl AdmitError {
-    pub fn reason(&self) -> Reason {
+    /// Returns the failure of the call.
+    pub fn failure(&self) -> Failure {
         match self {
-            Self::Busy => Reason::Busy,
-            Self::QueueFull => Reason::QueueFull,
-            Self::Quota => Reason::Quota,
+            Self::Busy => not_sent(Reason::Busy),
+            Self::QueueFull => not_sent(Reason::QueueFull),
+            Self::Paused(pause) => pause.failure(),
+            Self::Quota => not_sent(Reason::Quota),
         }
     }
 }
@@ -238,9 +243,12 @@ impl From<Busy> for AdmitError {
     }
 }
 
-impl From<QueueFull> for AdmitError {
-    fn from(_: QueueFull) -> Self {
-        Self::QueueFull
+impl From<NotAdmitted> for AdmitError {
+    fn from(why: NotAdmitted) -> Self {
+        match why {
+            NotAdmitted::QueueFull => Self::QueueFull,
+            NotAdmitted::Paused(pause) => Self::Paused(pause),
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl Runner {
         match admitted {
             Ok(_) => Err(ClaimError::StoreUnavailable),
             Err(refused) => {
-                report::refused(tool_of(&call.outgoing), refused.reason());
+                report::refused(tool_of(&call.outgoing), refused.failure().reason);
                 Err(refused.into())
             }
         }

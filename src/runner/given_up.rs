@@ -174,11 +174,11 @@ impl Runner {
     fn passed(&self, client: CallClient, tool: &str, token: Option<&RawValue>) -> CallSpec {
         let rule = Rule {
             on_owner_lost: OnOwnerLost::Fail,
-            ..self.rules().for_tool(tool).0.clone()
+            ..Rule::clone(self.rules().for_tool(tool).0)
         };
         let terms = CallTerms {
             has_passed: true,
-            ..CallTerms::held(None, &rule)
+            ..CallTerms::held(None, &Arc::new(rule))
         };
         let outgoing = UpstreamRequest::new(*client.caller.as_bytes(), "tools/call", "{}")
             .described_by(Some(tool.into()), [].into());

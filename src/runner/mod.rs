@@ -46,6 +46,7 @@ mod leg;
 mod liveness;
 mod notices;
 mod outcome;
+pub mod pauses;
 mod presence;
 mod recovery;
 mod report;
@@ -110,6 +111,7 @@ impl Runner {
         // The change log is followed before the first record is read, so that no change falls in between.
         self.follow_changes();
         self.first_sweep().await?;
+        self.find_pauses().await;
         self.keep_living();
         Ok(())
     }
@@ -147,6 +149,7 @@ impl Runner {
         let (heart, sweeper) = (Arc::clone(self), Arc::clone(self));
         self.services.spawn(Arc::clone(self).share_learned());
         self.services.spawn(Arc::clone(self).watch_given_up());
+        self.services.spawn(Arc::clone(self).follow_pauses());
         self.services
             .spawn(async move { heart.beat_until_halted().await });
         self.services
@@ -167,7 +170,7 @@ impl Runner {
     fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), AdmitError> {
         let admitted = self.try_admit(call);
         if let Err(refused) = &admitted {
-            report::refused(tool_of(&call.outgoing), refused.reason());
+            report::refused(tool_of(&call.outgoing), refused.failure().reason);
         }
         admitted
     }

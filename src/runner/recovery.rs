@@ -214,7 +214,11 @@ impl Runner {
             return Ok(());
         };
         let custody = Custody::of(self, &loaded.task);
-        let limits = self.admission.queue(&loaded.task.name);
+        // A call that was sent before is under way, and a pause is for those that are not.
+        let limits = match loaded.task.sent_ms {
+            Some(_) => self.admission.queue(&loaded.task.name),
+            None => self.admission.queue_new(&loaded.task.name),
+        };
         let admittance = limits.with_seat(&self.upstream, Some(era), &outgoing);
         // The claim itself must record that the leg waits, or after a crash the leg would count as sent.
         let takeover = if admittance.is_queued() {

@@ -51,6 +51,8 @@ pub enum Kind {
     Client,
     /// The webhook subscriptions of a caller.
     Subscriptions,
+    /// The tools that operators have paused.
+    Pauses,
 }
 
 impl Kind {
@@ -72,6 +74,7 @@ impl Kind {
             Self::Durations => 'p',
             Self::Client => 'c',
             Self::Subscriptions => 'w',
+            Self::Pauses => 'o',
         }
     }
 
@@ -93,6 +96,7 @@ impl Kind {
             Self::Durations => "durations",
             Self::Client => "client",
             Self::Subscriptions => "subscriptions",
+            Self::Pauses => "pauses",
         }
     }
 }

@@ -7,6 +7,7 @@ use super::glob::Glob;
 use super::input_rule::OnInputTimeout;
 use super::job_rules::JobRules;
 use super::large_results::ResultInline;
+use super::pauses::Pauses;
 use serde::{Deserialize, Serialize};
 
 /// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
@@ -201,8 +202,9 @@ pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
 /// All rules. The rule of a tool is the first rule whose globs match its name, or else the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    defaults: Rule,
-    tools: Vec<(Vec<Glob>, Rule)>,
+    // Shared, because every call keeps its rule until its end.
+    defaults: Arc<Rule>,
+    tools: Vec<(Vec<Glob>, Arc<Rule>)>,
     /// The limit of the server, for all tools together.
     server: Option<Limit>,
     /// `true` if a rule may refuse a call. Computed beforehand, because each request needs it.
@@ -210,6 +212,7 @@ pub struct Rules {
     /// `true` if a rule wants scopes of the client's credential.
     wants_scopes: bool,
     jobs: Arc<JobRules>,
+    pauses: Arc<Pauses>,
 }
 
 impl Rules {
@@ -222,9 +225,13 @@ impl Rules {
             server: None,
             may_refuse: wants_scopes || all().any(refuses),
             wants_scopes,
-            defaults,
-            tools,
+            defaults: Arc::new(defaults),
+            tools: tools
+                .into_iter()
+                .map(|(globs, rule)| (globs, Arc::new(rule)))
+                .collect(),
             jobs: Arc::default(),
+            pauses: Arc::default(),
         }
     }
 
@@ -240,6 +247,20 @@ impl Rules {
     /// The rules for tools that start jobs.
     pub fn jobs(&self) -> &JobRules {
         &self.jobs
+    }
+
+    /// With these tools paused, in place of those before.
+    #[must_use]
+    pub fn with_pauses(&self, pauses: Arc<Pauses>) -> Self {
+        Self {
+            pauses,
+            ..self.clone()
+        }
+    }
+
+    /// The tools that operators have paused.
+    pub fn pauses(&self) -> &Arc<Pauses> {
+        &self.pauses
     }
 
     /// With a limit of calls at the server, for all tools together.
@@ -258,9 +279,11 @@ impl Rules {
         self.server
     }
 
-    /// Returns `true` if calls of this tool may have to wait for their turn.
+    /// Returns `true` if calls of this tool may have to wait for their turn, or be refused.
     pub fn limits(&self, tool: &str) -> bool {
-        self.server.is_some() || self.for_tool(tool).0.concurrency.is_some()
+        self.server.is_some()
+            || self.for_tool(tool).0.concurrency.is_some()
+            || self.pauses.of(tool).is_some()
     }
 
     /// The `[[tools]]` entry with the globs of that entry of other rules.
@@ -270,7 +293,7 @@ impl Rules {
     }
 
     /// The rule of a tool, and the number of its `[[tools]]` entry, counted from 0; `None`: the defaults.
-    pub fn for_tool(&self, name: &str) -> (&Rule, Option<usize>) {
+    pub fn for_tool(&self, name: &str) -> (&Arc<Rule>, Option<usize>) {
         self.tools
             .iter()
             .enumerate()
@@ -294,13 +317,13 @@ impl Rules {
 
     /// Returns `true` if any rule changes `tools/list`: the size of results, or the tools of jobs. Otherwise the list stays as it is.
     pub fn edits_list(&self) -> bool {
-        let mut rules = std::iter::once(&self.defaults).chain(self.entries());
+        let mut rules = std::iter::once(self.defaults()).chain(self.entries());
         !self.jobs.is_empty() || rules.any(|rule| rule.max_result_size_chars.is_some())
     }
 
     /// Returns `true` if a call of any tool may be refused. Then no message may reach the server unread.
     pub fn may_refuse(&self) -> bool {
-        self.may_refuse
+        self.may_refuse || !self.pauses.is_empty()
     }
 
     /// Returns `true` if any call needs a scope.
@@ -310,7 +333,7 @@ impl Rules {
 
     /// All scopes that a call may need, each once.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
-        let rules = std::iter::once(&self.defaults).chain(self.entries());
+        let rules = std::iter::once(self.defaults()).chain(self.entries());
         let all: BTreeSet<&str> = rules
             .flat_map(|rule| rule.scopes.iter().map(AsRef::as_ref))
             .collect();
@@ -319,7 +342,7 @@ impl Rules {
 
     /// The rules of the `[[tools]]` entries.
     pub fn entries(&self) -> impl Iterator<Item = &Rule> {
-        self.tools.iter().map(|(_, rule)| rule)
+        self.tools.iter().map(|(_, rule)| &**rule)
     }
 
     /// The `[[tools]]` entries that never apply, each with an earlier entry that applies in its place. Numbers count
@@ -330,7 +353,7 @@ impl Rules {
             let earlier = self.tools.iter().take(place).enumerate();
             let by = |glob: &Glob| {
                 let mut earlier = earlier.clone();
-                let covers = |(_, (wide, _)): &(usize, &(Vec<Glob>, Rule))| {
+                let covers = |(_, (wide, _)): &(usize, &(Vec<Glob>, Arc<Rule>))| {
                     wide.iter().any(|wide| wide.covers(glob))
                 };
                 earlier.find(covers).map(|(by, _)| by)

@@ -45,7 +45,9 @@ impl Fate {
 /// a call of a tool.
 pub fn refused(tool: Option<&str>, reason: Reason) {
     // Behind `Reason::Busy` are several limits: the part that asks them counts their refusals.
-    if reason == Reason::QueueFull {
+    if reason == Reason::Paused {
+        limits::refused(LimitHit::Paused);
+    } else if reason == Reason::QueueFull {
         limits::refused(LimitHit::Queue);
     } else if reason == Reason::Quota {
         limits::refused(LimitHit::Tasks);
@@ -58,7 +60,13 @@ pub fn refused(tool: Option<&str>, reason: Reason) {
 
 /// Returns `true` if the reason is a limit.
 fn is_of_a_limit(reason: Reason) -> bool {
-    [Reason::Busy, Reason::QueueFull, Reason::Quota].contains(&reason)
+    [
+        Reason::Busy,
+        Reason::QueueFull,
+        Reason::Paused,
+        Reason::Quota,
+    ]
+    .contains(&reason)
 }
 
 /// Counts what the client of a call got.

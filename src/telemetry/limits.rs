@@ -19,6 +19,8 @@ pub enum LimitHit {
     Drain,
     /// Too many calls wait for their turn.
     Queue,
+    /// An operator has paused the tool.
+    Paused,
     /// Too many tasks are kept, or too many bytes of them.
     Tasks,
     /// A request is too large.
@@ -32,12 +34,13 @@ pub enum LimitHit {
 }
 
 impl LimitHit {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Calls,
         Self::CallsPerCaller,
         Self::RequestsPerCaller,
         Self::Drain,
         Self::Queue,
+        Self::Paused,
         Self::Tasks,
         Self::BodyBytes,
         Self::BufferBytes,
@@ -53,6 +56,7 @@ impl LimitHit {
             Self::RequestsPerCaller => "limits.requests_per_caller",
             Self::Drain => "drain",
             Self::Queue => "queue",
+            Self::Paused => "paused",
             Self::Tasks => "limits.tasks",
             Self::BodyBytes => "limits.body_bytes_max",
             Self::BufferBytes => "limits.buffer_bytes_max",
@@ -64,7 +68,7 @@ impl LimitHit {
 
 /// One counter for each limit, so that counting takes no lock. All are there from the start, at 0, so that an alert
 /// sees the first refusal.
-static COUNTERS: LazyLock<[IntCounter; 10]> = LazyLock::new(|| {
+static COUNTERS: LazyLock<[IntCounter; 11]> = LazyLock::new(|| {
     LimitHit::ALL.map(|limit| METRICS.calls.refusals.with_label_values(&[limit.word()]))
 });
 
@@ -75,6 +79,12 @@ pub fn refused(limit: LimitHit) {
     if let Some(counter) = place.and_then(|place| COUNTERS.get(place)) {
         counter.inc();
     }
+}
+
+/// Reports the number of pauses of tools that are in force.
+pub fn paused(count: usize) {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    METRICS.calls.pauses.set(count);
 }
 
 /// Shows every limit from the start.

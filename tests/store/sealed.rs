@@ -273,7 +273,7 @@ async fn replicas_that_seal_and_replicas_that_do_not_share_a_store() {
 }
 
 /// The kinds of values and logs that are sealed.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Session,
     Kind::Claim,
     Kind::IdenticalCall,
@@ -287,6 +287,7 @@ const KINDS: [Kind; 13] = [
     Kind::Durations,
     Kind::Client,
     Kind::Subscriptions,
+    Kind::Pauses,
 ];
 
 /// What a writer can put in the place of a value that says "genuine", of which `sealed` is the stored form, and `other` that

@@ -172,12 +172,13 @@ async fn a_server_that_is_told_in_place_of_its_owner_is_counted() {
 }
 
 /// What makes each limit refuse, in the file of the test that reads its count.
-pub(crate) const LIMITS: [(&str, &str); 10] = [
+pub(crate) const LIMITS: [(&str, &str); 11] = [
     ("limits.calls", include_str!("operators_log.rs")),
     ("limits.calls_per_caller", include_str!("auth_shares.rs")),
     ("limits.requests_per_caller", include_str!("auth_shares.rs")),
     ("drain", include_str!("drain.rs")),
     ("queue", include_str!("operators_log.rs")),
+    ("paused", include_str!("pauses.rs")),
     ("limits.tasks", include_str!("operators_log.rs")),
     ("limits.body_bytes_max", include_str!("operators_log.rs")),
     ("limits.buffer_bytes_max", include_str!("floods.rs")),

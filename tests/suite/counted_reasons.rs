@@ -42,9 +42,10 @@ counted!(
 );
 
 /// The reasons that end no task: the call is refused, and the limit that refused it is counted.
-const NO_END_OF_A_TASK: [(&str, &str); 4] = [
+const NO_END_OF_A_TASK: [(&str, &str); 5] = [
     ("busy", "limits.calls"),
     ("queue_full", "queue"),
+    ("paused", "paused"),
     ("sessions_in_use", "upstream.sessions_max"),
     ("quota", "limits.tasks"),
 ];

@@ -135,6 +135,7 @@ mod operators_callers;
 mod operators_log;
 mod operators_tasks;
 mod pass;
+mod pauses;
 mod policy;
 mod poll_holds;
 mod probes;

@@ -1,8 +1,8 @@
 //! The query of an operator for the list of tasks: filters, order, page. Pure.
 
 use crate::mcp::error::{Reason, own_failure};
-use crate::task::glob::Glob;
 use crate::task::state::{Outcome, Status, Task};
+use crate::task::tool_pattern::ToolPattern;
 use crate::task::view::rfc3339;
 
 use super::summary::outcome_word;
@@ -20,7 +20,7 @@ pub(super) struct TaskQuery {
     outcome: Option<&'static str>,
     reason: Option<&'static str>,
     effect: Option<&'static str>,
-    tool: Option<ToolFilter>,
+    tool: Option<ToolPattern>,
     caller: Option<String>,
     replica: Option<String>,
     older_than_ms: u64,
@@ -30,13 +30,6 @@ pub(super) struct TaskQuery {
     sort: TaskOrder,
     limit: Option<usize>,
     pub(super) offset: usize,
-}
-
-/// A tool's name, or a glob of names. Any text may be a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ToolFilter {
-    name: String,
-    glob: Option<Glob>,
 }
 
 /// A time at which a task last changed.
@@ -110,7 +103,7 @@ impl TaskQuery {
                 }
                 "sort" => read.sort = word("sort", &value, &ORDERS)?,
                 "counts" => read.counts_all = word("counts", &value, &COUNTS)?,
-                "tool" => read.tool = Some(ToolFilter::of(value.into_owned())),
+                "tool" => read.tool = Some(ToolPattern::of(&value)),
                 "caller" => read.caller = Some(value.into_owned()),
                 "replica" => read.replica = Some(value.into_owned()),
                 "older" => read.older_than_ms = seconds("older", &value)?.saturating_mul(1000),
@@ -232,18 +225,6 @@ fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, String
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         format!("{key}={text} is unknown; there are {}", known.join(", "))
     })
-}
-
-impl ToolFilter {
-    fn of(name: String) -> Self {
-        let glob = Glob::parse(&name).ok();
-        Self { name, glob }
-    }
-
-    fn is_match(&self, tool: &str) -> bool {
-        let mut globs = self.glob.iter();
-        self.name == tool || globs.any(|glob| glob.is_match(tool))
-    }
 }
 
 impl Moment {

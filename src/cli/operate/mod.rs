@@ -1,4 +1,4 @@
-//! The commands that ask a running raincheck, over its admin listener: `tasks` and `health`.
+//! The commands that ask a running raincheck, over its admin listener: `tasks`, `tools` and `health`.
 
 mod ask;
 mod cancel;
@@ -7,7 +7,9 @@ mod health;
 mod reach;
 mod shown;
 mod tasks;
+mod tools;
 
 pub(super) use health::{HealthArgs, health};
 pub(super) use reach::reachable;
 pub(super) use tasks::{TasksArgs, tasks};
+pub(super) use tools::{ToolsArgs, tools};

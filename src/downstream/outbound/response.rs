@@ -147,19 +147,19 @@ impl Rpc {
     }
 
     pub(in crate::downstream) fn busy(id: &str) -> Self {
-        Self::not_begun(id, Reason::Busy)
+        Self::not_begun(id, Failure::new(Reason::Busy, SideEffect::None))
     }
 
     /// A call that was refused before anything of it was stored or sent. A caller over its quota stays so for
-    /// long: that error rides on 200, where every client reads it.
-    pub(in crate::downstream) fn not_begun(id: &str, reason: Reason) -> Self {
-        if reason == Reason::Quota {
-            return Self::failure(id, Failure::new(reason, SideEffect::None));
+    /// long, and so does a paused tool: those errors ride on 200, where every client reads them.
+    pub(in crate::downstream) fn not_begun(id: &str, failure: Failure) -> Self {
+        if matches!(failure.reason, Reason::Quota | Reason::Paused) {
+            return Self::failure(id, failure);
         }
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             is_for_now: true,
-            ..Self::failure(id, Failure::new(reason, SideEffect::None))
+            ..Self::failure(id, failure)
         }
     }
 
@@ -402,7 +402,7 @@ mod tests {
         };
         for refused in [
             Rpc::busy("1").into_response(),
-            Rpc::not_begun("1", Reason::QueueFull)
+            Rpc::not_begun("1", Failure::new(Reason::QueueFull, SideEffect::None))
                 .on_session()
                 .into_response(),
             too_many_requests(),
@@ -414,7 +414,8 @@ mod tests {
             let lost = Rpc::store_lost("1", effect);
             assert_eq!(retry_after(lost.into_response()), None);
         }
-        let quota = Rpc::not_begun("1", Reason::Quota).into_response();
+        let quota =
+            Rpc::not_begun("1", Failure::new(Reason::Quota, SideEffect::None)).into_response();
         assert!(!quota.headers().contains_key(RETRY_AFTER));
     }
 }

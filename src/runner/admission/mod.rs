@@ -9,11 +9,13 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
+use tokio::sync::Semaphore;
 use tokio::task::coop::unconstrained;
 
 use super::server::WrappedServer;
 use crate::base::lock::Mutex;
 use crate::mcp::version::Era;
+use crate::task::pauses::{Pause, Pauses};
 use crate::task::policy::{Concurrency, Limit, Rule, Rules};
 use crate::telemetry::counted::Counted;
 use crate::upstream::{Event, Seat, Seating, UpstreamRequest};
@@ -48,6 +50,8 @@ struct RuleLimits {
     server: Option<Arc<Limiter>>,
     /// By the number of the `[[tools]]` entry. An entry without a limit of its own has none.
     entries: HashMap<usize, Arc<Limiter>>,
+    /// By the tools of the pause. Closed until the pause ends.
+    gates: HashMap<Box<str>, Arc<Limiter>>,
 }
 
 /// The limiters of single tools. Clients choose the names, so a limiter stays only while it is used.
@@ -73,9 +77,13 @@ pub(super) struct Permits {
     seat: Option<Seat>,
 }
 
-/// The queue is full.
+/// Why a call is not admitted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct QueueFull;
+pub(super) enum NotAdmitted {
+    QueueFull,
+    /// The tool is paused, and no queue takes the call.
+    Paused(Arc<Pause>),
+}
 
 /// A leg in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
@@ -91,10 +99,22 @@ pub(super) struct QueuedLeg {
 #[derive(Debug)]
 struct LimitAhead {
     limiter: Arc<Limiter>,
+    /// The pause, where the limiter is its gate.
+    pause: Option<Arc<Pause>>,
     position: Option<QueuePosition>,
     /// Keeps the queue within its bound. `None` for a call that was admitted before.
     slot: Option<QueueSlot>,
 }
+
+/// The gate of a pause. The queues of the limits behind it bound how many calls wait.
+const CLOSED: Limit = Limit {
+    at_once: 0,
+    queue: Semaphore::MAX_PERMITS,
+};
+const OPEN: Limit = Limit {
+    at_once: Semaphore::MAX_PERMITS,
+    queue: Semaphore::MAX_PERMITS,
+};
 
 impl RuleLimits {
     /// The limits of these rules. A limit that the earlier rules have, too, keeps its limiter, and with it the calls that it
@@ -116,10 +136,26 @@ impl RuleLimits {
             });
             entries.insert(place, resized_or_new(kept, limit));
         }
+        let gate = |pause: &Arc<Pause>| {
+            let kept = earlier.and_then(|earlier| earlier.gates.get(&pause.tools));
+            let gate = kept.map_or_else(|| Limiter::new(CLOSED), Arc::clone);
+            (pause.tools.clone(), gate)
+        };
+        let gates = rules.pauses().iter().map(gate).collect();
         Self {
             rules,
             server,
             entries,
+            gates,
+        }
+    }
+
+    /// Lets the calls go that wait for the end of a pause which is not in force any more.
+    fn open_gates(&self, before: &Self) {
+        for (tools, gate) in &before.gates {
+            if !self.gates.contains_key(tools) {
+                gate.resize(OPEN);
+            }
         }
     }
 }
@@ -169,27 +205,67 @@ impl Admission {
                 limiter.resize(limit);
             }
         }
-        let next = RuleLimits::new(rules, Some(&self.current.load()));
-        self.current.store(Arc::new(next));
+        let before = self.current.load();
+        // What operators paused stays so.
+        let rules = rules.with_pauses(Arc::clone(before.rules.pauses()));
+        self.replace(&before, rules);
         drop(tools);
     }
 
-    /// Admits a new call, or queues the call if the queues have room.
-    pub(super) fn enter(&self, tool: &str) -> Result<Admittance, QueueFull> {
-        let mut admittance = self.queue(tool);
+    /// Replaces the pauses. Calls that wait for the end of one that is gone take their turn.
+    pub(super) fn pause(&self, pauses: Pauses) {
+        // Locked for the same reason as above, and so that no change of the rules is lost.
+        let tools = self.tools.lock();
+        let before = self.current.load();
+        if **before.rules.pauses() != pauses {
+            let rules = before.rules.with_pauses(Arc::new(pauses));
+            self.replace(&before, rules);
+        }
+        drop(tools);
+    }
+
+    fn replace(&self, before: &RuleLimits, rules: Rules) {
+        let next = Arc::new(RuleLimits::new(Arc::new(rules), Some(before)));
+        self.current.store(Arc::clone(&next));
+        next.open_gates(before);
+    }
+
+    /// Admits a new call, or queues the call if the queues have room. While its tool is paused, a call waits in the queue of its
+    /// limit, if it has one.
+    pub(super) fn enter(&self, tool: &str) -> Result<Admittance, NotAdmitted> {
+        let pause = self.current.load().rules.pauses().of(tool).cloned();
+        let refused = || {
+            let paused = pause.clone().map(NotAdmitted::Paused);
+            paused.unwrap_or(NotAdmitted::QueueFull)
+        };
+        if pause.is_some() && self.limiters(tool).is_empty() {
+            return Err(refused());
+        }
+        let mut admittance = self.queue_new(tool);
         if let Admittance::Queued(queued) = &mut admittance {
             // On a full queue the leg is dropped here, which also gives up the permits and the position that it has
             // taken.
-            queued.take_slots()?;
+            queued.take_slots().ok_or_else(refused)?;
         }
         Ok(admittance)
     }
 
-    /// Admits a leg of a call that was admitted before, or queues the leg, however long the queue is.
+    /// Admits the first leg of a call, or queues the leg, however long the queue is. It also waits for the end of a pause.
+    pub(super) fn queue_new(&self, tool: &str) -> Admittance {
+        let gate = self.gate(tool);
+        let limits = self.limiters(tool).into_iter().map(LimitAhead::new);
+        Self::line_up(gate.into_iter().chain(limits).collect())
+    }
+
+    /// Admits a leg of a call that was sent before, or queues the leg, however long the queue is.
     pub(super) fn queue(&self, tool: &str) -> Admittance {
-        let limiters = self.limiters(tool).into_iter();
+        let limits = self.limiters(tool).into_iter().map(LimitAhead::new);
+        Self::line_up(limits.collect())
+    }
+
+    fn line_up(ahead: VecDeque<LimitAhead>) -> Admittance {
         let mut leg = QueuedLeg {
-            ahead: limiters.map(LimitAhead::new).collect(),
+            ahead,
             passed: Permits::default(),
             seat: SeatTurn::Anywhere,
             _waiting: None,
@@ -200,6 +276,16 @@ impl Admission {
             Some(()) => Admittance::Now(leg.passed),
             None => Admittance::Queued(leg.counted()),
         }
+    }
+
+    /// The gate of the tool's pause.
+    fn gate(&self, tool: &str) -> Option<LimitAhead> {
+        let current = self.current.load();
+        let pause = current.rules.pauses().of(tool)?;
+        Some(LimitAhead {
+            pause: Some(Arc::clone(pause)),
+            ..LimitAhead::new(Arc::clone(current.gates.get(&pause.tools)?))
+        })
     }
 
     /// The limiters in the order in which a call passes them.
@@ -321,12 +407,12 @@ impl QueuedLeg {
         }
     }
 
-    /// Takes room in every queue that the leg may come to: a call must not be refused half-way.
-    fn take_slots(&mut self) -> Result<(), QueueFull> {
+    /// Takes room in every queue that the leg may come to: a call must not be refused half-way. `None`: a queue is full.
+    fn take_slots(&mut self) -> Option<()> {
         for ahead in &mut self.ahead {
-            ahead.slot = Some(ahead.limiter.slot().ok_or(QueueFull)?);
+            ahead.slot = Some(ahead.limiter.slot()?);
         }
-        Ok(())
+        Some(())
     }
 
     /// Returns the message that a client may receive about the call.
@@ -334,6 +420,9 @@ impl QueuedLeg {
         let Some(ahead) = self.ahead.front() else {
             return self.seat.message();
         };
+        if let Some(pause) = &ahead.pause {
+            return format!("The tool is paused {}", pause.terms()).into();
+        }
         queue_message(ahead.position.as_ref().map_or(0, QueuePosition::ahead))
     }
 }
@@ -342,6 +431,7 @@ impl LimitAhead {
     fn new(limiter: Arc<Limiter>) -> Self {
         Self {
             limiter,
+            pause: None,
             position: None,
             slot: None,
         }

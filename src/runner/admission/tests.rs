@@ -56,7 +56,7 @@ fn first_come_first_served_and_a_full_queue_refuses() {
     let second = admission.enter("x").unwrap();
     let mut queue: Vec<_> = (0..3).map(|_| admission.enter("x").unwrap()).collect();
     assert!(is_in(&first) && is_in(&second) && !queue.iter().any(is_in));
-    assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
+    assert_eq!(admission.enter("x").unwrap_err(), NotAdmitted::QueueFull);
     assert!(is_in(&admission.enter("y").unwrap()), "another tool");
 
     let said = |leg: &Admittance| match leg {
@@ -80,7 +80,7 @@ fn first_come_first_served_and_a_full_queue_refuses() {
     assert_eq!(said(&queue[1]), "Waiting for a free place; it is the next");
     let mut last = [admission.enter("x").unwrap(), admission.enter("x").unwrap()];
     assert!(!is_in(&last[0]) && !is_in(&last[1]));
-    assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
+    assert_eq!(admission.enter("x").unwrap_err(), NotAdmitted::QueueFull);
     drop(second);
     assert!(!is_admitted(&mut last[1]) && !is_admitted(&mut last[0]) && is_admitted(&mut queue[1]));
 }
@@ -103,7 +103,7 @@ fn who_waits_for_a_tool_takes_no_place_from_others() {
     assert!(!is_in(&third));
     assert_eq!(
         admission.enter("y").unwrap_err(),
-        QueueFull,
+        NotAdmitted::QueueFull,
         "in all, two wait"
     );
     // The tool's permit becomes free, and then the server's permit, which `x` asked for first.
@@ -117,7 +117,7 @@ fn who_waits_for_a_tool_takes_no_place_from_others() {
 fn a_leg_that_was_let_in_before_is_never_refused() {
     let admission = admission(Some(limit(1, 0)));
     let first = admission.enter("x").unwrap();
-    assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
+    assert_eq!(admission.enter("x").unwrap_err(), NotAdmitted::QueueFull);
     let mut leg = admission.queue("x");
     assert!(!is_admitted(&mut leg));
     drop(first);
@@ -150,7 +150,7 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
     assert!(x.iter().all(is_in) && is_in(&ab));
     let queue: Vec<_> = (0..4).map(|_| admission.enter("y").unwrap()).collect();
     assert!(!queue.iter().any(is_in));
-    assert_eq!(admission.enter("z").unwrap_err(), QueueFull);
+    assert_eq!(admission.enter("z").unwrap_err(), NotAdmitted::QueueFull);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn new_rules_count_the_calls_that_run_and_those_that_wait() {
         admission.change_rules(limited(Some(limit(1, 1)), Some(limit(1, 1))));
         drop(first);
         assert!(!is_admitted(&mut third), "one runs, and one may");
-        assert_eq!(admission.enter(tool).unwrap_err(), QueueFull);
+        assert_eq!(admission.enter(tool).unwrap_err(), NotAdmitted::QueueFull);
         drop(second);
         assert!(is_admitted(&mut third));
 
@@ -209,4 +209,68 @@ fn a_limit_that_is_gone_holds_nobody() {
         drop(first);
         assert!(is_admitted(&mut second));
     }
+}
+
+fn paused(tools: &[&str]) -> Pauses {
+    tools.iter().fold(Pauses::default(), |pauses, tools| {
+        let pause = Pause {
+            tools: (*tools).into(),
+            since_ms: 0,
+            until_ms: 1,
+            reason: "".into(),
+        };
+        pauses.with(pause).unwrap()
+    })
+}
+
+#[test]
+fn a_paused_tool_without_a_queue_begins_no_call_and_the_legs_of_its_calls_go_on() {
+    let admission = Admission::new(Arc::default());
+    assert!(!admission.rules().may_refuse());
+    admission.pause(paused(&["x*"]));
+    let rules = admission.rules();
+    assert!(rules.limits("x1") && rules.may_refuse() && !rules.limits("y"));
+    let refused = admission.enter("x1").unwrap_err();
+    assert!(matches!(refused, NotAdmitted::Paused(pause) if &*pause.tools == "x*"));
+    assert!(is_in(&admission.enter("y").unwrap()));
+    assert!(is_in(&admission.queue("x1")), "it was sent before");
+    let mut new = admission.queue_new("x1");
+    assert!(!is_admitted(&mut new));
+
+    admission.change_rules(Arc::default());
+    assert!(admission.enter("x1").is_err(), "a reload ends no pause");
+    admission.pause(Pauses::default());
+    assert!(is_admitted(&mut new) && is_in(&admission.enter("x1").unwrap()));
+    assert!(!admission.rules().may_refuse());
+}
+
+#[test]
+fn a_paused_tool_with_a_queue_keeps_as_many_calls_and_lets_them_go_in_their_order() {
+    let admission = admission(None);
+    let running = admission.enter("x").unwrap();
+    admission.pause(paused(&["x", "other"]));
+    let mut queue: Vec<_> = (0..3).map(|_| admission.enter("x").unwrap()).collect();
+    assert!(!queue.iter().any(is_in));
+    let refused = admission.enter("x").unwrap_err();
+    assert!(
+        matches!(refused, NotAdmitted::Paused(_)),
+        "its queue is full"
+    );
+    let Admittance::Queued(leg) = &queue[0] else {
+        panic!("it is let in")
+    };
+    assert!(leg.message().starts_with("The tool is paused until 1970-"));
+
+    // Another pause that ends changes nothing for these calls.
+    admission.pause(paused(&["x"]));
+    assert!(!queue.iter_mut().any(is_admitted));
+    admission.pause(paused(&["other"]));
+    assert!(is_admitted(&mut queue[0]), "one of two permits is free");
+    assert!(!is_admitted(&mut queue[1]) && !is_admitted(&mut queue[2]));
+    drop(running);
+    assert!(is_admitted(&mut queue[1]) && !is_admitted(&mut queue[2]));
+
+    // What was let in at the end of a pause does not pass the next one by.
+    admission.pause(paused(&["x"]));
+    assert!(!is_in(&admission.enter("x").unwrap()));
 }

@@ -229,7 +229,7 @@ impl Carrier {
     ) -> Box<Self> {
         let task = recorded.task();
         // The record does not contain the whole rule, so a call that was taken over follows this replica's rules.
-        let rule = runner.rules().for_tool(&task.name).0.clone();
+        let rule = Arc::clone(runner.rules().for_tool(&task.name).0);
         // The replica that looked whether a client waits for the call may be lost.
         runner.cancel_if_abandoned(task.id, task.on_disconnect);
         Box::new(Self {

@@ -69,7 +69,15 @@ impl Carrier {
     pub(super) async fn requeue(&mut self) -> Flow {
         // Only calls of tools have limits.
         let admittance = match tool_of(&self.server.outgoing) {
-            Some(tool) => self.seated(self.runner.admission.queue(tool)),
+            Some(tool) => {
+                let admission = &self.runner.admission;
+                let limits = if self.had_leg() {
+                    admission.queue(tool)
+                } else {
+                    admission.queue_new(tool)
+                };
+                self.seated(limits)
+            }
             None => Admittance::unlimited(),
         };
         match admittance {

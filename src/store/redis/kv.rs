@@ -236,7 +236,9 @@ impl Redis {
             | Kind::LogReader
             | Kind::Client
             | Kind::DigestKey => &self.link,
-            Kind::Answer | Kind::Events | Kind::Durations | Kind::Subscriptions => &self.bulk,
+            Kind::Answer | Kind::Events | Kind::Durations | Kind::Subscriptions | Kind::Pauses => {
+                &self.bulk
+            }
         }
     }
 }

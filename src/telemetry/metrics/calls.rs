@@ -1,6 +1,6 @@
 //! Metrics of calls and of what their clients got.
 
-use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
+use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::list::{CALL_SECONDS, List};
 
@@ -12,6 +12,7 @@ pub struct CallMetrics {
     pub failed: IntCounterVec,
     pub remote_checks: IntCounterVec,
     pub refusals: IntCounterVec,
+    pub pauses: IntGauge,
 }
 
 impl CallMetrics {
@@ -58,8 +59,12 @@ impl CallMetrics {
                  after the drain had begun; `limits.buffer_bytes_max` counts one caller's share of it, too; \
                  `limits.tasks` stands for all four quotas of tasks; `limits.connections` counts the connections \
                  without a whole request that gave way; `upstream.sessions_max` stands for `upstream.children_max`, \
-                 too.",
+                 too; `paused` counts the calls of tools that an operator has paused.",
                 &["limit"],
+            ),
+            pauses: list.gauge(
+                "raincheck_pauses",
+                "Pauses of tools that are in force (`raincheck tools`).",
             ),
         }
     }

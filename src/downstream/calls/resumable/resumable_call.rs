@@ -66,7 +66,7 @@ pub(in crate::downstream) struct ResumableCall {
     pub(super) tool: Box<str>,
     /// Since when the client waits.
     pub(super) began: Instant,
-    pub(super) rule: Rule,
+    pub(super) rule: Arc<Rule>,
     /// The progress token of a client that is sent progress while the server is silent.
     pub(super) heartbeat: Option<Box<RawValue>>,
     pub(super) primes: bool,
@@ -202,7 +202,7 @@ impl ResumableCall {
         }
         let params = &request.params;
         let tool = params.get_str("name").unwrap_or_default();
-        let rule = by.rules.for_tool(&tool).0.clone();
+        let rule = Arc::clone(by.rules.for_tool(&tool).0);
         Some(Self {
             session: CallerSession::of(by, headers)?,
             id: request.id.to_owned(),

@@ -217,7 +217,10 @@ fn task(
     let mut terms = terms(name, rule, NOW, intent, by, facts);
     terms.claim = claim;
     terms.job = job;
-    terms.rule.retention_ms = retention_ms(wish, rule);
+    let retention_ms = retention_ms(wish, rule);
+    if retention_ms != rule.retention_ms {
+        Arc::make_mut(&mut terms.rule).retention_ms = retention_ms;
+    }
     Ok(CallDecision::Run(Box::new(terms)))
 }
 
@@ -356,7 +359,7 @@ fn must_run(rule: &Rule, facts: &CallFacts<'_>, plan: Plan, needs_us: bool) -> b
 /// Returns the terms of a call without a claim, whose client is notified of the task by the task itself.
 fn terms(
     name: &str,
-    rule: &Rule,
+    rule: &Arc<Rule>,
     plan: Plan,
     intent: &CallIntent<'_, '_>,
     by: &Requester,

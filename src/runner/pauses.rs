@@ -1,0 +1,132 @@
+//! The tools that operators paused: one value in the store, which every replica follows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+use tracing::info;
+
+use super::state::Runner;
+use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
+use crate::task::pauses::{PAUSES_MAX, Pause, Pauses};
+use crate::telemetry::limits;
+
+/// The longest time between two looks at the value: the news of a change may be lost with a store.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// The time that the store keeps the value after the last pause has ended.
+const MARGIN: Duration = Duration::from_hours(1);
+
+/// Attempts to change the value while others change it, too.
+const ATTEMPTS: usize = 8;
+
+/// Why the pauses are not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PauseError {
+    #[error("there are {PAUSES_MAX} pauses already: end some of them")]
+    TooMany,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The name of the value with all pauses.
+pub fn name() -> Name {
+    Name::of(Kind::Pauses, &[])
+}
+
+impl Runner {
+    /// The pauses that are in force here.
+    pub fn pauses(&self) -> Arc<Pauses> {
+        Arc::clone(self.rules().pauses())
+    }
+
+    /// Pauses tools on every replica. A pause of the same tools is replaced.
+    pub async fn pause_tools(&self, pause: &Pause) -> Result<(), PauseError> {
+        self.change_pauses(|pauses| pauses.with(pause.clone()))
+            .await
+    }
+
+    /// Ends the pause of these tools on every replica.
+    pub async fn resume_tools(&self, tools: &str) -> Result<(), PauseError> {
+        self.change_pauses(|pauses| Some(pauses.without(tools)))
+            .await
+    }
+
+    /// Reads the pauses, before the first call of a client. A value that cannot be read now is read later.
+    pub(super) async fn find_pauses(&self) {
+        if let Ok(found) = self.ledger.store().find(name()).await {
+            self.take_pauses(read(found.as_ref()));
+        }
+    }
+
+    /// Follows the pauses until the process ends.
+    pub(super) async fn follow_pauses(self: Arc<Self>) {
+        let watch = self.watch_value(name());
+        let following = async {
+            loop {
+                // A store that is away must not make a pause longer.
+                if let Ok(found) = timeout_at(self.next_look(), watch.read()).await {
+                    self.take_pauses(read(found.as_ref()));
+                }
+                let _ = timeout_at(self.next_look(), watch.changed()).await;
+                self.take_pauses(Pauses::clone(&self.pauses()));
+            }
+        };
+        self.halt.run_until_cancelled(following).await;
+    }
+
+    fn next_look(&self) -> Instant {
+        let left_ms = |end_ms: u64| end_ms.saturating_sub(self.ledger.now_ms());
+        let next_end = self.pauses().next_end_ms();
+        let next_end = next_end.map(|end_ms| Duration::from_millis(left_ms(end_ms)));
+        Instant::now() + next_end.map_or(LOOK, |end| end.min(LOOK))
+    }
+
+    /// Applies those that have not ended.
+    fn take_pauses(&self, pauses: Pauses) {
+        let pauses = pauses.in_force(self.ledger.now_ms());
+        let before = self.pauses();
+        if *before == pauses {
+            return;
+        }
+        for pause in pauses.iter().filter(|pause| !before.has(pause)) {
+            info!(tools = &*pause.tools, terms = %pause.terms(), "tools are paused");
+        }
+        for pause in before.iter().filter(|pause| !pauses.has(pause)) {
+            info!(tools = &*pause.tools, "a pause of tools is over");
+        }
+        limits::paused(pauses.iter().count());
+        self.admission.pause(pauses);
+    }
+
+    async fn change_pauses(
+        &self,
+        change: impl Fn(Pauses) -> Option<Pauses>,
+    ) -> Result<(), PauseError> {
+        for _ in 0..ATTEMPTS {
+            let found = self.kv.find(name()).await?;
+            let now_ms = self.ledger.now_ms();
+            let before = read(found.as_ref()).in_force(now_ms);
+            let pauses = change(before).ok_or(PauseError::TooMany)?;
+            let last_end_ms = pauses.iter().map(|pause| pause.until_ms).max();
+            let left_ms = last_end_ms.unwrap_or(now_ms).saturating_sub(now_ms);
+            let lifetime = Duration::from_millis(left_ms) + MARGIN;
+            let value = Bytes::from(pauses.encode());
+            let is_done = match found {
+                Some(found) => self.kv.replace(name(), found, value, lifetime).await?,
+                None => self.kv.claim(name(), value, lifetime).await?.is_none(),
+            };
+            if is_done {
+                self.take_pauses(pauses);
+                return Ok(self.kv.tell(name()).await?);
+            }
+        }
+        Err(StoreError::Unavailable("the pauses change too often".into()).into())
+    }
+}
+
+fn read(found: Option<&Bytes>) -> Pauses {
+    found.map(|value| Pauses::decode(value)).unwrap_or_default()
+}

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 /// `settings`: those that the process runs on, without secrets. `readiness`: the answer to a readiness probe. `replicas`: the names
-/// of the replicas whose leases run, or `None` while the store has not shown them for long enough.
+/// of the replicas whose leases run, or `None` while the store has not shown them for long enough. `paused`: the pauses of tools.
 pub(super) fn about(
     settings: &Value,
     readiness: &Value,
     replica: &str,
     replicas: Option<&[String]>,
+    paused: &Value,
 ) -> Value {
     let upstream = settings.get("upstream");
     let command = || upstream?.get("command")?.get(0);
@@ -19,6 +20,7 @@ pub(super) fn about(
         "namespace": settings.get("store").and_then(|store| store.get("namespace")),
         "upstream": upstream.and_then(|upstream| upstream.get("url")).or_else(command),
         "readiness": readiness,
+        "paused": paused,
     })
 }
 
@@ -36,13 +38,14 @@ mod tests {
             &ready,
             "web-0",
             Some(&["web-0".into(), "web-1".into()]),
+            &json!([]),
         );
         assert_eq!(of_address["namespace"], "orders");
         assert_eq!(of_address["upstream"], "http://a/mcp");
         assert_eq!(of_address["replicas"], json!(["web-0", "web-1"]));
         assert_eq!(of_address["readiness"], ready);
         let program = json!({"store": {}, "upstream": {"command": ["npx", "-y", "x"]}});
-        let of_program = about(&program, &ready, "web-0", None);
+        let of_program = about(&program, &ready, "web-0", None, &json!([]));
         assert_eq!(of_program["upstream"], "npx");
         assert!(of_program["namespace"].is_null() && of_program["replicas"].is_null());
     }

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use tokio::sync::Notify;
-
+use super::watch::Stopper;
 use crate::base::lock::Mutex;
 use crate::base::prehashed::PrehashedMap;
 use crate::task::id::{Caller, TaskId};
@@ -17,7 +16,7 @@ pub(super) struct CarriedTasks {
 #[derive(Debug)]
 struct CarriedEntry {
     caller: Caller,
-    stop: Arc<Notify>,
+    stop: Stopper,
 }
 
 /// A task in the registry. Dropping it ends the entry.
@@ -25,18 +24,22 @@ struct CarriedEntry {
 pub(super) struct CarriedTask {
     carried: Arc<CarriedTasks>,
     pub(super) id: TaskId,
-    /// Notified when the client wants the call stopped and the store cannot be asked.
-    pub(super) stop: Arc<Notify>,
+    stop: Stopper,
 }
 
 impl CarriedTasks {
     /// Adds a task. The caller does so before the record names this replica: in between, the reconcile
     /// would take the task for forgotten.
-    pub(super) fn enter(self: &Arc<Self>, id: TaskId, caller: Caller) -> CarriedTask {
-        let stop = Arc::new(Notify::new());
+    /// `stop`: stops the watch of who carries the task, when the client wants that and the store cannot be asked.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        id: TaskId,
+        caller: Caller,
+        stop: Stopper,
+    ) -> CarriedTask {
         let entry = CarriedEntry {
             caller,
-            stop: Arc::clone(&stop),
+            stop: stop.clone(),
         };
         // Two updates of one task may each be about to carry its next leg.
         let mut entries = self.entries();
@@ -60,8 +63,7 @@ impl CarriedTasks {
     pub(super) fn stop(&self, id: TaskId, caller: &Caller) {
         for entry in self.entries().get(&id).into_iter().flatten() {
             if entry.caller == *caller {
-                // `notify_one` leaves a permit, so a stop that comes while the carrier handles an event is not lost.
-                entry.stop.notify_one();
+                entry.stop.stop();
             }
         }
     }
@@ -75,7 +77,7 @@ impl Drop for CarriedTask {
     fn drop(&mut self) {
         let mut entries = self.carried.entries();
         if let Some(of_task) = entries.get_mut(&self.id) {
-            of_task.retain(|entry| !Arc::ptr_eq(&entry.stop, &self.stop));
+            of_task.retain(|entry| !entry.stop.is(&self.stop));
             if of_task.is_empty() {
                 entries.remove(&self.id);
             }
@@ -85,24 +87,31 @@ impl Drop for CarriedTask {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
-
+    use super::super::watch::{Watch, Watches};
     use super::*;
 
     #[test]
     fn only_its_caller_stops_a_call_and_the_next_leg_outlives_the_last() {
-        let carried = Arc::new(CarriedTasks::default());
+        let (carried, watches) = (
+            Arc::new(CarriedTasks::default()),
+            Arc::new(Watches::default()),
+        );
         let (id, caller) = (TaskId::random(), Caller::from_bytes([1; 16]));
-        let first = carried.enter(id, caller);
+        let enter = || {
+            let watch = watches.watch(vec![id]);
+            let entry = carried.enter(id, caller, watch.stopper());
+            (watch, entry)
+        };
+        let (watch, first): (Watch, CarriedTask) = enter();
         carried.stop(id, &Caller::from_bytes([2; 16]));
-        assert!(first.stop.notified().now_or_never().is_none());
+        assert!(!watch.is_stopped());
         carried.stop(id, &caller);
-        assert!(first.stop.notified().now_or_never().is_some());
+        assert!(watch.is_stopped());
 
-        let second = carried.enter(id, caller);
+        let (_second_watch, second) = enter();
         drop(first);
         assert!(carried.contains(id));
-        let third = carried.enter(id, caller);
+        let (_third_watch, third) = enter();
         drop(third);
         assert!(carried.contains(id), "the second still carries it");
         drop(second);

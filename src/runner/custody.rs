@@ -16,6 +16,15 @@ pub(super) struct Custody {
     carried: CarriedTask,
 }
 
+/// What happened to a task in custody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CustodyNews {
+    /// The client wants the call stopped, and the store cannot be asked.
+    Stopped,
+    /// The record changed.
+    Changed,
+}
+
 impl Custody {
     pub(super) fn of(runner: &Runner, task: &Task) -> Self {
         Self::within(&runner.watches, &runner.carried, task.id, task.caller)
@@ -27,9 +36,10 @@ impl Custody {
         id: TaskId,
         caller: Caller,
     ) -> Self {
+        let watch = watches.watch(vec![id]);
         Self {
-            watch: watches.watch(vec![id]),
-            carried: carried.enter(id, caller),
+            carried: carried.enter(id, caller, watch.stopper()),
+            watch,
         }
     }
 
@@ -45,10 +55,18 @@ impl Custody {
         self.watch.changed().await;
     }
 
-    /// Resolves when the client wants the call stopped and the store cannot be asked.
+    /// Returns `true`, once, if the client wants the call stopped and the store cannot be asked.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.watch.is_stopped()
+    }
+
+    /// Resolves when the record changed or the call is stopped. A stop comes first.
     ///
     /// Cancel safe.
-    pub(super) async fn stopped(&self) {
-        self.carried.stop.notified().await;
+    pub(super) async fn news(&self) -> CustodyNews {
+        match self.watch.changed_or_stopped().await {
+            Some(_) => CustodyNews::Changed,
+            None => CustodyNews::Stopped,
+        }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn next(
             .with_progress(true)
             .for_call(answer_patience, request.native_task);
     outgoing.job = request.job;
-    outgoing.retry = (task.round > 0).then(|| retry(task));
+    outgoing.retry = (task.round > 0).then(|| Arc::new(retry(task)));
     // The request that brought the answers may be of another trace.
     Ok(match &task.trace {
         Some(trace) => outgoing.traced(&trace.to_server()),

@@ -4,6 +4,7 @@
 //! reads the record itself, when it can use it: the cost does not grow with the size of the change.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -27,8 +28,13 @@ pub struct Watches {
 #[derive(Debug, Default)]
 struct Marks {
     dirty: Mutex<BTreeSet<TaskId>>,
+    stopped: AtomicBool,
     notify: Notify,
 }
+
+/// Stops the component that watches, whatever it watches.
+#[derive(Debug, Clone)]
+pub(super) struct Stopper(Arc<Marks>);
 
 /// A watch over some tasks; dropping it ends it.
 #[derive(Debug)]
@@ -36,8 +42,8 @@ pub struct Watch {
     watches: Arc<Watches>,
     tasks: Vec<TaskId>,
     marks: Arc<Marks>,
-    /// The tasks that are marked again, and when.
-    again: Mutex<Option<(Instant, BTreeSet<TaskId>)>>,
+    /// The tasks that are marked again, and when. Boxed, because few watches have such.
+    again: Mutex<Option<Box<(Instant, BTreeSet<TaskId>)>>>,
 }
 
 impl Watches {
@@ -127,6 +133,19 @@ impl Marks {
     }
 }
 
+impl Stopper {
+    pub(super) fn stop(&self) {
+        // The mark comes before the notification here, too.
+        self.0.stopped.store(true, Ordering::Relaxed);
+        self.0.notify.notify_one();
+    }
+
+    /// Returns `true` if both stop the same watch.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl Watch {
     /// Watches this task, too: a change committed after this returns is seen.
     pub fn also(&mut self, id: TaskId) {
@@ -152,8 +171,8 @@ impl Watch {
         self.tasks.retain(|task| *task != id);
         self.watches.remove(id, &self.marks);
         self.marks.dirty.lock().remove(&id);
-        if let Some((_, again)) = &mut *self.again.lock() {
-            again.remove(&id);
+        if let Some(again) = &mut *self.again.lock() {
+            again.1.remove(&id);
         }
     }
 
@@ -165,7 +184,7 @@ impl Watch {
     /// Marks the task again after a pause: its change could not be read, or not be used yet.
     pub fn mark_again(&self, id: TaskId) {
         let mut again = self.again.lock();
-        let later = || (Instant::now() + RELOAD, BTreeSet::new());
+        let later = || Box::new((Instant::now() + RELOAD, BTreeSet::new()));
         again.get_or_insert_with(later).1.insert(id);
     }
 
@@ -174,11 +193,34 @@ impl Watch {
     /// Cancel safe: dropped before it resolves, no mark is lost.
     pub async fn changed(&self) -> TaskId {
         loop {
-            // The marks are checked before each wait, because any number of them leaves only one permit.
-            if let Some(id) = self.marks.take_first() {
+            if let Some(id) = self.changed_or_stopped().await {
                 return id;
             }
-            let again_at = self.again.lock().as_ref().map(|(at, _)| *at);
+        }
+    }
+
+    pub(super) fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.marks))
+    }
+
+    /// Returns `true`, once, if a [`Stopper`] was used.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.marks.stopped.swap(false, Ordering::Relaxed)
+    }
+
+    /// The next task that changed since it was last returned here. `None`, once and before all changes: a [`Stopper`] was used.
+    ///
+    /// Cancel safe: dropped before it resolves, no mark is lost.
+    pub(super) async fn changed_or_stopped(&self) -> Option<TaskId> {
+        loop {
+            if self.is_stopped() {
+                return None;
+            }
+            // The marks are checked before each wait, because any number of them leaves only one permit.
+            if let Some(id) = self.marks.take_first() {
+                return Some(id);
+            }
+            let again_at = self.again.lock().as_ref().map(|again| again.0);
             let notified = self.marks.notify.notified();
             let Some(again_at) = again_at else {
                 notified.await;
@@ -186,9 +228,9 @@ impl Watch {
             };
             // Boxed, because there are many watches, and few have a record that cannot be read.
             if Box::pin(timeout_at(again_at, notified)).await.is_err()
-                && let Some((_, again)) = self.again.lock().take()
+                && let Some(again) = self.again.lock().take()
             {
-                self.marks.dirty.lock().extend(again);
+                self.marks.dirty.lock().extend(again.1);
             }
         }
     }

@@ -13,11 +13,7 @@ use crate::mcp::headers::owned;
 
 /// The credentials of one client, as the server gets them. In memory only, never stored.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    authorization: Option<HeaderValue>,
-    /// Most clients have none of them.
-    further: Option<Arc<[(HeaderName, HeaderValue)]>>,
-}
+pub struct Credentials(Arc<[(HeaderName, HeaderValue)]>);
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,20 +24,14 @@ impl fmt::Debug for Credentials {
 impl From<HeaderValue> for Credentials {
     /// Those of a client with this `Authorization`.
     fn from(authorization: HeaderValue) -> Self {
-        Self {
-            authorization: Some(authorization),
-            further: None,
-        }
+        Self([(AUTHORIZATION, authorization)].into())
     }
 }
 
 impl Credentials {
     /// Writes the credentials into a request.
     pub(super) fn put(&self, mut builder: request::Builder) -> request::Builder {
-        if let Some(value) = &self.authorization {
-            builder = builder.header(AUTHORIZATION, value);
-        }
-        for (name, value) in self.further.iter().flat_map(|further| further.iter()) {
+        for (name, value) in &*self.0 {
             builder = builder.header(name, value);
         }
         builder
@@ -70,35 +60,25 @@ impl CredentialRule {
     /// The part of the client's credentials that the server gets.
     pub fn of(&self, headers: &HeaderMap) -> Option<Credentials> {
         let authorization = headers.get(AUTHORIZATION).filter(|_| self.forwards);
-        let further = self.further(headers);
-        let has_some = authorization.is_some() || further.is_some();
-        has_some.then(|| Credentials {
-            authorization: authorization.map(secret),
-            further,
-        })
-    }
-
-    fn further(&self, headers: &HeaderMap) -> Option<Arc<[(HeaderName, HeaderValue)]>> {
+        let authorization = authorization.map(|value| (AUTHORIZATION, secret(value)));
         let own = self.further.iter().filter(|_| self.forwards);
-        let mut names = own.chain(&self.caller_header).peekable();
-        // Without such headers in the configuration nothing is allocated for a request.
-        names.peek()?;
-        let found: Arc<[_]> = names
-            .flat_map(|name| {
-                let values = headers.get_all(name).iter();
-                // The header that names the caller is written by raincheck itself, and is no secret of the client.
-                let is_secret = self.further.contains(name);
-                values.map(move |value| {
-                    let value = if is_secret {
-                        secret(value)
-                    } else {
-                        owned(value)
-                    };
-                    (name.clone(), value)
-                })
+        let further = own.chain(&self.caller_header).flat_map(|name| {
+            let values = headers.get_all(name).iter();
+            // The header that names the caller is written by raincheck itself, and is no secret of the client.
+            let is_secret = self.further.contains(name);
+            values.map(move |value| {
+                let value = if is_secret {
+                    secret(value)
+                } else {
+                    owned(value)
+                };
+                (name.clone(), value)
             })
-            .collect();
-        (!found.is_empty()).then_some(found)
+        });
+        let mut found = authorization.into_iter().chain(further).peekable();
+        // Nothing is allocated for a client without credentials.
+        found.peek()?;
+        Some(Credentials(found.collect()))
     }
 
     /// Returns `true` if the rule is about this header.

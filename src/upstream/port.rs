@@ -45,7 +45,7 @@ pub struct UpstreamRequest {
     /// The least severe log level that the client asked for on this request.
     pub log_level: Option<Arc<str>>,
     /// Answers to the questions of an earlier round (modern upstreams).
-    pub retry: Option<Retry>,
+    pub retry: Option<Arc<Retry>>,
     /// The time that a server without sessions may be silent after an answer to its question: most such servers
     /// lose the answer.
     pub answer_patience: Option<Duration>,

@@ -17,7 +17,7 @@ pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
 /// own, a legacy `task` member is left out, and the progress token is raincheck's.
 pub(super) fn for_modern(request: &UpstreamRequest, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&request.params)?;
-    let retry = request.retry.as_ref();
+    let retry = request.retry.as_deref();
     let meta = params
         .get("_meta")
         .filter(|raw| is_object(raw))
@@ -159,6 +159,8 @@ pub(super) fn client_info() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn request(params: &str) -> UpstreamRequest {
@@ -179,10 +181,10 @@ mod tests {
         );
         let mut retry = request(PARAMS);
         retry.wants_progress = false;
-        retry.retry = Some(Retry {
+        retry.retry = Some(Arc::new(Retry {
             input_responses: r#"{"k":{}}"#.into(),
             request_state: Some("s\"".into()),
-        });
+        }));
         let text = for_modern(&retry, &seven()).unwrap();
         assert!(
             text.starts_with(r#"{"requestState":"s\"","inputResponses":{"k":{}},"name":"t""#),

@@ -180,6 +180,27 @@ describe("board", () => {
     await close(page);
   });
 
+  test("tools are paused and resumed", LIMIT, async () => {
+    const { plain } = ours;
+    const page = await open(`${plain.admin}/#tool=add`);
+    await page.getByRole("button", { name: "Pause tools" }).click();
+    const dialog = page.getByRole("dialog");
+    assert.equal(await dialog.getByLabel("Tool, or a glob").inputValue(), "add", "the tool of the filter");
+    await dialog.getByLabel("Tool, or a glob").fill("slow_*");
+    await dialog.getByLabel("Reason").fill("<b>disk</b>");
+    await shot(page, "pause");
+    await dialog.getByRole("button", { name: "Pause", exact: true }).click();
+    const paused = page.locator("#pauses li");
+    await paused.getByText("slow_* is paused until").waitFor();
+    await paused.getByText(/\((30 min|29 min \d+ s) left\): <b>disk<\/b>/).waitFor();
+    await assert.rejects(task(plain.mcp, "slow_compute", { seconds: 0 }), /An operator has paused this tool: until .+ \(<b>disk<\/b>\)/);
+    await audited(plain, "pause", "slow_*");
+    await page.getByRole("button", { name: "Resume slow_*" }).click();
+    await paused.waitFor({ state: "detached" });
+    await task(plain.mcp, "slow_compute", { seconds: 0 });
+    await close(page);
+  });
+
   test("the commands that it shows are good", LIMIT, async () => {
     const { plain } = ours;
     const id = await task(plain.mcp, "slow_compute", { seconds: 300 });

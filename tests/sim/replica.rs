@@ -200,7 +200,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
     };
     let terms = CallTerms {
         plan,
-        ..CallTerms::held(Some(era), &rule)
+        ..CallTerms::held(Some(era), &Arc::new(rule))
     };
     CallSpec::of(client, terms, outgoing, None)
 }

@@ -48,10 +48,10 @@ async fn a_modern_request_mirrors_its_body() {
     .into();
     outgoing.params = r#"{"name":"é","task":{},"_meta":{"progressToken":"theirs",
         "io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}"#.into();
-    outgoing.retry = Some(Retry {
+    outgoing.retry = Some(std::sync::Arc::new(Retry {
         input_responses: r#"{"k":{}}"#.into(),
         request_state: Some("s".into()),
-    });
+    }));
     outcome_of(upstream.begin(Era::Modern, outgoing)).await;
     let seen = server.last("tools/call");
     assert_eq!(seen.header("mcp-protocol-version"), "2026-07-28");

@@ -39,7 +39,7 @@ macro_rules! files {
 }
 
 /// The page itself is the first.
-static FILES: [BoardFile; 12] = files! {
+static FILES: [BoardFile; 13] = files! {
     "board.html" HTML
     "board.css" STYLE
     "icon.svg" ICON
@@ -48,6 +48,7 @@ static FILES: [BoardFile; 12] = files! {
     "charts.js" SCRIPT
     "dom.js" SCRIPT
     "list.js" SCRIPT
+    "pauses.js" SCRIPT
     "place.js" SCRIPT
     "question.js" SCRIPT
     "task.js" SCRIPT

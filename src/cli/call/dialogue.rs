@@ -73,7 +73,7 @@ impl Dialogue<'_> {
             let kind = result_type(&result).unwrap_or(ResultType::Complete);
             match kind {
                 ResultType::InputRequired => match self.round(&result).await {
-                    Ok(retry) => request.retry = Some(retry),
+                    Ok(retry) => request.retry = Some(Arc::new(retry)),
                     Err(ending) => return ending,
                 },
                 ResultType::Other if detach => return Ending::Detached(result),

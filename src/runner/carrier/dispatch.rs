@@ -8,7 +8,7 @@ use crate::upstream::{Event, Exchange, Seat};
 /// Where the current leg is.
 pub(super) enum Dispatch {
     /// The leg waits for its permits. Nothing of the call is at the server.
-    Queued(QueuedLeg),
+    Queued(Box<QueuedLeg>),
     /// The leg had its permits, but the commit that it goes out failed. The leg joins the queue again soon.
     Requeues,
     /// The leg may go out: before the first leg, and between two legs of a server that asks nothing.
@@ -50,7 +50,7 @@ impl From<Admittance> for Dispatch {
     fn from(admittance: Admittance) -> Self {
         match admittance {
             Admittance::Now(permits) => Self::Ready(permits),
-            Admittance::Queued(leg) => Self::Queued(leg),
+            Admittance::Queued(leg) => Self::Queued(Box::new(leg)),
         }
     }
 }
@@ -70,7 +70,8 @@ impl Dispatch {
     /// Cancel safe: neither the position in the queue nor an event is lost.
     pub(super) async fn next(&mut self) -> Arrival {
         match self {
-            Self::Queued(leg) => Arrival::Permits(leg.admitted().await),
+            // Boxed, because a leg that is open would keep room for it.
+            Self::Queued(leg) => Arrival::Permits(Box::pin(leg.admitted()).await),
             Self::Open(leg) => Arrival::Event(leg.exchange.events.next().await),
             Self::Requeues | Self::Ready(_) | Self::Over => std::future::pending().await,
         }

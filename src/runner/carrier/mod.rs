@@ -3,7 +3,9 @@
 //! The stage holds what is stored of the call, the dispatch holds the place of the current leg, and the table of
 //! timers holds what happens later. Each event is handled to its end before the next event is taken.
 
+use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,14 +15,13 @@ use tokio::time::Instant;
 use super::admission::Admittance;
 use super::call::{CallSpec, ServerCall};
 use super::call_claim::CallClaim;
-use super::custody::Custody;
+use super::custody::{Custody, CustodyNews};
 use super::given_up_claims::ClaimInWriting;
 use super::leg;
 use super::outcome;
 use super::responder::{CallAnswer, Presence, RelayedAnswer};
 use super::state::Runner;
 use super::waiting::{TaskWhen, WaitingClient};
-use crate::base::backoff::Backoff;
 use crate::base::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -56,8 +57,9 @@ pub(super) use record_terms::{ClaimedRecord, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
 use timers::{Timer, Timers};
 
-/// The pauses between the legs of a server that asks nothing, so that a long call costs few requests.
-const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+/// The first and the longest pause between the legs of a server that asks nothing, so that a long call costs few requests.
+const PAUSE_MS: u64 = 1_000;
+const PAUSE_MS_MAX: u64 = 10_000;
 
 pub(super) struct Carrier {
     runner: Arc<Runner>,
@@ -67,7 +69,8 @@ pub(super) struct Carrier {
     dispatch: Dispatch,
     timers: Timers,
     progress: PendingProgress,
-    pauses: Backoff,
+    /// The legs that the server ended without a question.
+    empty_legs: u32,
     /// The id of the job that the call started at the server.
     job: Option<Box<str>>,
     /// The id of the record, as soon as there is one: it outlives a panic of the carrier.
@@ -179,7 +182,7 @@ impl Carrier {
             dispatch,
             timers,
             progress: PendingProgress::default(),
-            pauses: PAUSES,
+            empty_legs: 0,
             job: None,
             task_id: Arc::default(),
         })
@@ -245,7 +248,7 @@ impl Carrier {
             stage: CallStage::Recorded(Box::new(recorded)),
             dispatch,
             progress: PendingProgress::default(),
-            pauses: PAUSES,
+            empty_legs: 0,
             job: None,
         })
     }
@@ -394,10 +397,15 @@ impl Carrier {
         let woken = tokio::select! {
             biased;
             () = self.runner.halt.cancelled() => Wakeup::Halted,
-            was_told = decided(presence) => return (!was_told).then_some(Wakeup::Gone),
-            () = sent_again(presence) => Wakeup::SentAgain,
-            () = stopped(custody) => Wakeup::Stopped,
-            () = changed(custody) => Wakeup::Changed,
+            step = next_step(presence) => match step {
+                ClientStep::Told => return None,
+                ClientStep::Gone => Wakeup::Gone,
+                ClientStep::SentAgain => Wakeup::SentAgain,
+            },
+            news = news(custody) => match news {
+                CustodyNews::Stopped => Wakeup::Stopped,
+                CustodyNews::Changed => Wakeup::Changed,
+            },
             () = self.runner.draining.cancelled(), if may_hand_over => Wakeup::Draining,
             arrival = self.dispatch.next() => Wakeup::Leg(arrival),
             answered = next_answer(answers) => Wakeup::Answered(answered),
@@ -420,46 +428,51 @@ impl Carrier {
     }
 }
 
-/// Resolves once, when it is decided whether the client received the answer. Returns `true` if it did.
-async fn decided(presence: Option<Presence<'_>>) -> bool {
+/// A step of the client that waits.
+enum ClientStep {
+    /// It received its answer.
+    Told,
+    Gone,
+    SentAgain,
+}
+
+async fn next_step(presence: Option<Presence<'_>>) -> ClientStep {
     match presence {
-        // Once the client has its answer, `settled` resolves at once, and would wake the loop without end.
-        Some(presence) if !presence.was_told() => presence.settled().await,
-        Some(_) | None => std::future::pending().await,
-    }
-}
-
-async fn sent_again(presence: Option<Presence<'_>>) {
-    match presence {
-        Some(presence) => presence.sent_again().await,
+        // Boxed, because a call that runs for hours has no client that waits, and would keep room for one.
+        Some(presence) => Box::pin(step_of(presence)).await,
         None => std::future::pending().await,
     }
 }
 
-async fn changed(custody: Option<&Custody>) {
+async fn step_of(presence: Presence<'_>) -> ClientStep {
+    // Once the client has its answer, `settled` resolves at once, and would wake the loop without end.
+    let is_open = !presence.was_told();
+    tokio::select! {
+        biased;
+        was_told = presence.settled(), if is_open => {
+            if was_told { ClientStep::Told } else { ClientStep::Gone }
+        }
+        () = presence.sent_again() => ClientStep::SentAgain,
+    }
+}
+
+async fn news(custody: Option<&Custody>) -> CustodyNews {
     match custody {
-        Some(custody) => custody.changed().await,
+        Some(custody) => custody.news().await,
         None => std::future::pending().await,
     }
 }
 
-async fn stopped(custody: Option<&Custody>) {
-    match custody {
-        Some(custody) => custody.stopped().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_answer(answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> RelayedAnswer {
-    let next = match answers {
-        Some(answers) => answers.recv().await,
-        None => None,
-    };
-    match next {
-        Some(answered) => answered,
-        // A closed channel yields `None` at once, and would wake the loop without end.
-        None => std::future::pending().await,
-    }
+async fn next_answer(mut answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> RelayedAnswer {
+    let next = poll_fn(|context| match &mut answers {
+        Some(answers) => match answers.poll_recv(context) {
+            Poll::Ready(Some(answered)) => Poll::Ready(answered),
+            // A closed channel yields `None` at once, and would wake the loop without end.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        },
+        None => Poll::Pending,
+    });
+    next.await
 }
 
 /// Returns the answer for a client whose call can have no record.

@@ -83,7 +83,7 @@ impl Carrier {
         match admittance {
             Admittance::Now(permits) => self.on_permits(permits).await,
             Admittance::Queued(leg) => {
-                self.dispatch = Dispatch::Queued(leg);
+                self.dispatch = Dispatch::Queued(Box::new(leg));
                 Flow::Continue
             }
         }

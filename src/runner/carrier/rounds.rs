@@ -1,8 +1,8 @@
 //! The rounds of questions of a modern server: each round ends a leg, and the next leg brings the answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::warn;
@@ -11,7 +11,8 @@ use super::super::leg;
 use super::super::responder::{CallAnswer, RelayedAnswer};
 use super::open_round::{OpenRound, ROUNDS_MAX};
 use super::results::invalid;
-use super::{Audience, CallStage, Carrier, Flow, Timer};
+use super::{Audience, CallStage, Carrier, Flow, PAUSE_MS, PAUSE_MS_MAX, Timer};
+use crate::base::backoff::after_ms;
 use crate::mcp::error::Reason;
 use crate::mcp::input;
 use crate::mcp::json::raw;
@@ -86,7 +87,7 @@ impl Carrier {
         };
         let round = plain.round.insert(OpenRound::new(asked));
         if round.is_empty() {
-            self.server.outgoing.retry = round.retry();
+            self.server.outgoing.retry = round.retry().map(Arc::new);
             return self.next_leg_later();
         }
         let questions = round.questions();
@@ -132,7 +133,7 @@ impl Carrier {
         let Some(retry) = round.retry() else {
             return Flow::Continue;
         };
-        self.server.outgoing.retry = Some(retry);
+        self.server.outgoing.retry = Some(Arc::new(retry));
         // The call gave up its permits while the client answered, so this leg waits for its turn again.
         self.requeue().await
     }
@@ -152,8 +153,7 @@ impl Carrier {
     async fn on_round_recorded(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         // The client may have cancelled while the store was away.
-        let stopped = recorded.and_then(|recorded| recorded.custody.stopped().now_or_never());
-        if stopped.is_some() {
+        if recorded.is_some_and(|recorded| recorded.custody.is_stopped()) {
             return self.on_stopped().await;
         }
         self.wait_for_settlement().await
@@ -169,7 +169,9 @@ impl Carrier {
     /// keeps its permits.
     pub(super) fn next_leg_later(&mut self) -> Flow {
         self.dispatch.end_leg();
-        let at = Instant::now() + self.pauses.pause();
+        self.empty_legs = self.empty_legs.saturating_add(1);
+        let pause_ms = after_ms(self.empty_legs, PAUSE_MS, PAUSE_MS_MAX);
+        let at = Instant::now() + Duration::from_millis(pause_ms);
         self.timers.arm(Timer::NextLeg, at);
         Flow::Continue
     }
@@ -177,7 +179,7 @@ impl Carrier {
     pub(super) fn next_leg(&mut self) -> Flow {
         if let Some(recorded) = self.stage.recorded() {
             let task = recorded.task();
-            self.server.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
+            self.server.outgoing.retry = (task.round > 0).then(|| Arc::new(leg::retry(task)));
         }
         self.open();
         Flow::Continue

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::Either;
 use hyper::StatusCode;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -390,13 +391,15 @@ impl ServerFacts {
                 && known.era() == Some(era)
                 && (is_hearsay && matches!(event, Event::Error(_) | Event::Failed(_))
                     || is_doubtful(&event, || is_of_tools && known.may_be_another()));
-            let doubted = is_doubtful.then(|| (Arc::clone(&known), credentials.clone()));
-            async move {
-                if let Some((known, credentials)) = doubted {
-                    Box::pin(known.doubt(credentials)).await;
-                }
-                event
+            if !is_doubtful {
+                return Either::Left(std::future::ready(event));
             }
+            let (known, credentials) = (Arc::clone(&known), credentials.clone());
+            // Boxed, because every exchange has room for this future.
+            Either::Right(Box::pin(async move {
+                known.doubt(credentials).await;
+                event
+            }))
         });
         Exchange {
             events: events.boxed(),

@@ -267,10 +267,10 @@ async fn a_modern_question_is_a_result_and_its_answer_a_retry() {
     let asked = outcome_of(upstream.begin(Era::Modern, call_with("input", "{}"))).await;
     assert!(asked.contains("input_required"), "{asked}");
     let mut retry = call_with("input", "{}");
-    retry.retry = Some(Retry {
+    retry.retry = Some(std::sync::Arc::new(Retry {
         input_responses: r#"{"who":{"action":"accept","content":{"name":"Ada"}}}"#.into(),
         request_state: Some("!".into()),
-    });
+    }));
     assert_eq!(text_of(upstream.begin(Era::Modern, retry)).await, "Ada!");
 }
 

@@ -4,6 +4,7 @@ import { events, getJson, getText, Refused, token } from "./api.js";
 import { showCharts } from "./charts.js";
 import { byId } from "./dom.js";
 import { beginList, showList, showPlace } from "./list.js";
+import { onPause, showPauses } from "./pauses.js";
 import { go, place, queryOf } from "./place.js";
 import { isOpen, onChange, showTask } from "./task.js";
 import { HEALTH } from "./words.js";
@@ -93,7 +94,8 @@ async function readCharts() {
 
 /** Which raincheck this is, and what is not in order. */
 async function readAbout() {
-  const { version, replica, replicas, namespace, upstream, readiness } = await getJson("about");
+  const { version, replica, replicas, namespace, upstream, readiness, paused } = await getJson("about");
+  showPauses(paused);
   const others = replicas && replicas.length > 1 ? ` of ${replicas.length.toLocaleString()}` : "";
   byId("which").textContent = [namespace, upstream, `replica ${replica}${others}`, version].filter(Boolean).join(" · ");
   byId("which").title = replicas ? `Replicas: ${replicas.join(", ")}` : "";
@@ -258,6 +260,8 @@ addEventListener("hashchange", () => {
 });
 
 document.addEventListener("visibilitychange", () => document.hidden || begin());
+onPause(() => loops.about.now());
+
 onChange(() => {
   shownTask = undefined;
   loops.list.now();

@@ -198,40 +198,54 @@ impl<C: TaskCodec> RemoteTask<C> {
         if let Some(end) = self.unfetched(task) {
             return Some(end);
         }
+        match self.on_check(task, polled) {
+            Ok(event) => event,
+            // Boxed, because the future of every task would keep room for it.
+            Err(is_refused) => match Box::pin(self.on_failed(task)).await {
+                None => is_refused.then_some(Event::CredentialsRefused),
+                lost => lost,
+            },
+        }
+    }
+
+    /// Reads a poll. `Err`: it failed, and with `true` it was refused for its credentials.
+    fn on_check(&self, task: &mut FollowedTask, polled: TaskCheck) -> Result<Option<Event>, bool> {
         match polled {
             TaskCheck::State(state) => {
                 (task.failures, task.heard, task.gone) = (0, Instant::now(), None);
                 self.on_state(task, state);
-                None
+                Ok(None)
             }
             // A poll that fails does not matter while the result is awaited.
             TaskCheck::Refused | TaskCheck::Gone | TaskCheck::Failed | TaskCheck::Unauthorized
                 if task.fetching.is_some() =>
             {
-                None
+                Ok(None)
             }
-            TaskCheck::Refused => Some(Event::Failed(self.requests.codec.refused(&task.id))),
+            TaskCheck::Refused => {
+                let refused = self.requests.codec.refused(&task.id);
+                Ok(Some(Event::Failed(refused)))
+            }
             TaskCheck::Gone => {
                 let first = *task.gone.get_or_insert_with(Instant::now);
-                let lost = self.requests.codec.gone(&task.id, Instant::now() - first)?;
-                Some(Event::Failed(lost))
+                let lost = self.requests.codec.gone(&task.id, Instant::now() - first);
+                Ok(lost.map(Event::Failed))
             }
-            failed @ (TaskCheck::Failed | TaskCheck::Unauthorized) => {
-                task.failures += 1;
-                let since = Instant::now() - task.heard;
-                let lost = self.requests.codec.lost(&task.id, task.failures, since);
-                let Some(lost) = lost else {
-                    let is_refused = matches!(failed, TaskCheck::Unauthorized);
-                    return is_refused.then_some(Event::CredentialsRefused);
-                };
-                if C::CANCELS_LOST {
-                    // Nothing fetches the result any more, so the server need not go on.
-                    // Boxed, because the future of every task would keep room for it.
-                    Box::pin(self.requests.cancel(&task.id)).await;
-                }
-                Some(Event::Failed(lost))
-            }
+            TaskCheck::Failed => Err(false),
+            TaskCheck::Unauthorized => Err(true),
         }
+    }
+
+    /// A poll failed, and its answer is not awaited in another way. Returns the end of the call, if there were too many.
+    async fn on_failed(&self, task: &mut FollowedTask) -> Option<Event> {
+        task.failures += 1;
+        let since = Instant::now() - task.heard;
+        let lost = self.requests.codec.lost(&task.id, task.failures, since)?;
+        if C::CANCELS_LOST {
+            // Nothing fetches the result any more, so the server need not go on.
+            self.requests.cancel(&task.id).await;
+        }
+        Some(Event::Failed(lost))
     }
 
     /// The end of a call whose task has ended, and whose result cannot be fetched.
@@ -239,7 +253,7 @@ impl<C: TaskCodec> RemoteTask<C> {
         let since = Instant::now() - task.ended?;
         let codec = &self.requests.codec;
         let lost = codec.unfetched(&task.id, since, task.refusal.is_some())?;
-        Some(match task.refusal.take() {
+        Some(match task.refusal.take().map(|refusal| *refusal) {
             Some(Event::Result(result)) => Event::Result(codec.result(&task.id, result)),
             Some(refusal) => refusal,
             None => Event::Failed(lost),
@@ -443,7 +457,8 @@ impl<C: TaskCodec> Unfold for Polls<C> {
         let codec = &self.requests.codec;
         let polled = match self.requests.about(&self.id, TaskRequest::State) {
             Some(asking) => {
-                let answer = RemoteAnswer::to(asking, codec.patience()).await;
+                // Boxed, because a poll waits for its time far longer than for its answer.
+                let answer = Box::pin(RemoteAnswer::to(asking, codec.patience())).await;
                 codec.read(&self.id, answer)
             }
             None => TaskCheck::Refused,

@@ -22,7 +22,7 @@ pub(super) struct FollowedTask {
     /// The time of the first poll in a row that said so.
     pub(super) ended: Option<Instant>,
     /// The last answer to the request for the result that was not the final one.
-    pub(super) refusal: Option<Event>,
+    pub(super) refusal: Option<Box<Event>>,
     pub(super) message: StatusMessage,
     /// The questions that were put. Their ids are unique for the life of a task.
     pub(super) asked: BTreeSet<Arc<str>>,
@@ -59,7 +59,7 @@ impl FollowedTask {
             Some(answer @ (Event::Error(_) | Event::Result(_)))
                 if self.has_ended && !is_final(&answer) =>
             {
-                self.refusal = Some(answer);
+                self.refusal = Some(Box::new(answer));
                 self.fetching = None;
                 None
             }

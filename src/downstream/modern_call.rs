@@ -29,7 +29,7 @@ use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
 use crate::runner::{AdmitError, Announce, CallSpec, CallTerms};
-use crate::upstream::{ClientHeaders, Forwarded, UpstreamRequest};
+use crate::upstream::{self, ClientHeaders, Forwarded, UpstreamRequest};
 
 /// A modern client's request that is carried.
 pub(super) struct ModernCall<'a> {
@@ -125,11 +125,10 @@ fn forwarded(asked: &ModernCall<'_>) -> Forwarded {
 }
 
 fn param_headers(headers: &HeaderMap) -> ClientHeaders {
-    headers
+    let mirrored = headers
         .iter()
-        .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
-        .map(|(name, value)| (name.clone(), owned(value)))
-        .collect()
+        .filter(|(name, _)| name.as_str().starts_with("mcp-param-"));
+    upstream::listed(mirrored.map(|(name, value)| (name.clone(), owned(value))))
 }
 
 /// The parked call to which a request comes back, if there is one.

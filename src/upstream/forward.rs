@@ -15,6 +15,15 @@ use crate::upstream::query::QueryRule;
 /// The client's headers that go to the server, beside the message.
 pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
+/// Lists headers that go to the server. Nothing is allocated for none.
+pub fn listed(headers: impl Iterator<Item = (HeaderName, HeaderValue)>) -> ClientHeaders {
+    let mut headers = headers.peekable();
+    match headers.peek() {
+        Some(_) => headers.collect(),
+        None => ClientHeaders::default(),
+    }
+}
+
 /// Headers that never go to the server. The first line of a request says what it is for; some servers would
 /// believe a header instead. Which web pages may call is decided before, and a server would refuse the pages that it does not
 /// know. CGI turns `Proxy` into the variable by which programs choose their proxy (httpoxy).
@@ -198,7 +207,7 @@ impl Forward {
         });
         // Most requests have at most one such header.
         if headers.get_all(COOKIE).iter().nth(1).is_none() {
-            return kept.collect();
+            return listed(kept);
         }
         let mut joined: HeaderMap = kept.collect();
         join_cookies(&mut joined);

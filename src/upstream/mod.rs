@@ -43,7 +43,7 @@ pub mod wrapped;
 
 pub use credentials::{CredentialRule, Credentials};
 pub use exchange::NoopControl;
-pub use forward::ClientHeaders;
+pub use forward::{ClientHeaders, listed};
 pub use obstacle::Obstacle;
 pub use pin::Pin;
 pub use port::{

@@ -98,8 +98,9 @@ impl UpstreamRequest {
             params: params.into(),
             capabilities: "{}".into(),
             name: None,
-            param_headers: [].into(),
-            headers: [].into(),
+            // Shared by all requests without such headers.
+            param_headers: Arc::default(),
+            headers: Arc::default(),
             query: None,
             wants_progress: false,
             log_level: None,

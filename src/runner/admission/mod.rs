@@ -69,13 +69,17 @@ pub(super) enum Admittance {
     Queued(QueuedLeg),
 }
 
-/// The permits of a leg that is at the server. Dropping them admits other legs. Empty if nothing is limited.
+/// The permits of a leg that may go to the server. Dropping them admits other legs. Empty if nothing is limited.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     limits: Vec<Permit>,
-    /// The place of a leg that is not sent yet. `None`: the server finds one when the leg is sent.
+    /// The place of the leg. `None`: the server finds one when the leg is sent.
     seat: Option<Seat>,
 }
+
+/// The permits of a leg that is at the server. Dropping them admits other legs.
+#[derive(Debug, Default)]
+pub(super) struct HeldPermits(Vec<Permit>);
 
 /// Why a call is not admitted.
 #[derive(Debug, PartialEq, Eq)]
@@ -368,9 +372,16 @@ impl Admittance {
 }
 
 impl Permits {
-    /// Takes the place for the request that is sent now.
-    pub(super) fn take_seat(&mut self) -> Option<Seat> {
-        self.seat.take()
+    /// Returns the place for the request that is sent now, and what the leg holds while it is at the server.
+    pub(super) fn take_place(self) -> (Option<Seat>, HeldPermits) {
+        (self.seat, HeldPermits(self.limits))
+    }
+}
+
+impl From<HeldPermits> for Permits {
+    /// For the next leg of the call.
+    fn from(HeldPermits(limits): HeldPermits) -> Self {
+        Self { limits, seat: None }
     }
 }
 

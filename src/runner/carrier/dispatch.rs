@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt as _;
 
-use super::super::admission::{Admittance, Permits, QueuedLeg, queue_message};
+use super::super::admission::{Admittance, HeldPermits, Permits, QueuedLeg, queue_message};
 use crate::upstream::{Event, Exchange, Seat};
 
 /// Where the current leg is.
@@ -22,7 +22,7 @@ pub(super) enum Dispatch {
 /// A leg at the server. Its exchange is dropped before its permits.
 pub(super) struct OpenLeg {
     pub(super) exchange: Exchange,
-    pub(super) permits: Permits,
+    pub(super) permits: HeldPermits,
     pub(super) origin: LegOrigin,
 }
 
@@ -60,7 +60,7 @@ impl Dispatch {
     pub(super) fn under_way(exchange: Exchange, origin: LegOrigin) -> Self {
         Self::Open(OpenLeg {
             exchange,
-            permits: Permits::default(),
+            permits: HeldPermits::default(),
             origin,
         })
     }
@@ -80,9 +80,9 @@ impl Dispatch {
     /// Opens the leg, if it may go out.
     pub(super) fn open(&mut self, exchange: impl FnOnce(Option<Seat>) -> Exchange) {
         if let Self::Ready(permits) = self {
-            let mut permits = std::mem::take(permits);
+            let (seat, permits) = std::mem::take(permits).take_place();
             *self = Self::Open(OpenLeg {
-                exchange: exchange(permits.take_seat()),
+                exchange: exchange(seat),
                 permits,
                 origin: LegOrigin::Sent,
             });
@@ -101,7 +101,7 @@ impl Dispatch {
     /// The leg has ended at the server. Its permits stay, for the next leg.
     pub(super) fn end_leg(&mut self) {
         if let Self::Open(leg) = self {
-            *self = Self::Ready(std::mem::take(&mut leg.permits));
+            *self = Self::Ready(std::mem::take(&mut leg.permits).into());
         }
     }
 

@@ -3,12 +3,13 @@
 //! The stage holds what is stored of the call, the dispatch holds the place of the current leg, and the table of
 //! timers holds what happens later. Each event is handled to its end before the next event is taken.
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -271,7 +272,8 @@ impl Carrier {
 
     async fn run_from(mut self: Box<Self>, mut flow: Flow) {
         while let Flow::Continue = flow {
-            flow = self.step().await;
+            let woken = self.wake().await;
+            flow = self.on_woken(woken).await;
         }
     }
 
@@ -320,12 +322,12 @@ impl Carrier {
         });
     }
 
-    /// Waits for the next event and handles it. A call spends its life waiting, so only what it waits with is in the future
-    /// of its job; what handles an event is boxed.
-    async fn step(&mut self) -> Flow {
-        match self.wake().await {
-            Some(woken) => Box::pin(self.on_wakeup(woken)).await,
-            None => Flow::Continue,
+    /// Handles an event. A call spends its life waiting, so only what it waits with is in the future of its job; what handles
+    /// an event is boxed.
+    fn on_woken(&mut self, woken: Option<Wakeup>) -> BoxFuture<'_, Flow> {
+        match woken {
+            Some(woken) => Box::pin(self.on_wakeup(woken)),
+            None => Box::pin(ready(Flow::Continue)),
         }
     }
 

@@ -10,7 +10,8 @@ use crate::task::progress::Progress;
 /// The newest progress, committed at most once a poll interval.
 #[derive(Default)]
 pub(super) struct PendingProgress {
-    pub(super) newest: Option<ProgressNews>,
+    /// Boxed, because thousands of calls may run, and most have none.
+    pub(super) newest: Option<Box<ProgressNews>>,
     /// The messages that the server sent since the last commit.
     pub(super) messages: Vec<TaskMessage>,
     /// The earliest time of the next commit.

@@ -34,7 +34,7 @@ impl Carrier {
                 }
                 // The call may become a task, whose first polls show what the server said before.
                 if news.is_some() {
-                    self.progress.newest = news;
+                    self.progress.newest = news.map(Box::new);
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Carrier {
     }
 
     fn tell(&mut self, news: ProgressNews) {
-        self.progress.newest = Some(news);
+        self.progress.newest = Some(Box::new(news));
         self.tell_progress_later();
     }
 

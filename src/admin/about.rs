@@ -9,7 +9,7 @@ pub(super) fn about(
     readiness: &Value,
     replica: &str,
     replicas: Option<&[String]>,
-    paused: &Value,
+    paused: &[Value],
 ) -> Value {
     let upstream = settings.get("upstream");
     let command = || upstream?.get("command")?.get(0);
@@ -38,14 +38,14 @@ mod tests {
             &ready,
             "web-0",
             Some(&["web-0".into(), "web-1".into()]),
-            &json!([]),
+            &[],
         );
         assert_eq!(of_address["namespace"], "orders");
         assert_eq!(of_address["upstream"], "http://a/mcp");
         assert_eq!(of_address["replicas"], json!(["web-0", "web-1"]));
         assert_eq!(of_address["readiness"], ready);
         let program = json!({"store": {}, "upstream": {"command": ["npx", "-y", "x"]}});
-        let of_program = about(&program, &ready, "web-0", None, &json!([]));
+        let of_program = about(&program, &ready, "web-0", None, &[]);
         assert_eq!(of_program["upstream"], "npx");
         assert!(of_program["namespace"].is_null() && of_program["replicas"].is_null());
     }

@@ -199,7 +199,7 @@ impl Operator {
             &readiness,
             &replica,
             replicas.as_deref(),
-            &self.tools.list()["paused"],
+            &self.tools.paused(),
         )
     }
 

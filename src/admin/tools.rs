@@ -54,9 +54,14 @@ impl OperatorTools {
     }
 
     /// The pauses that are in force.
-    pub(super) fn list(&self) -> Value {
+    pub(super) fn paused(&self) -> Vec<Value> {
         let runner = self.runner();
         listed(&runner.pauses(), runner.ledger().now_ms())
+    }
+
+    /// The answer to `GET /tools`.
+    pub(super) fn list(&self) -> Value {
+        json!({ "paused": self.paused() })
     }
 
     /// Pauses tools on every replica.
@@ -131,8 +136,8 @@ fn not_paused(pauses: &Pauses) -> String {
     format!("no pause is of these tools; paused: {}", known.join(", "))
 }
 
-fn listed(pauses: &Pauses, now_ms: u64) -> Value {
-    let paused = pauses.iter().map(|pause| {
+fn listed(pauses: &Pauses, now_ms: u64) -> Vec<Value> {
+    let listed = pauses.iter().map(|pause| {
         json!({
             "tools": &*pause.tools,
             "since": rfc3339(pause.since_ms),
@@ -141,7 +146,7 @@ fn listed(pauses: &Pauses, now_ms: u64) -> Value {
             "reason": &*pause.reason,
         })
     });
-    json!({ "now": rfc3339(now_ms), "paused": paused.collect::<Vec<_>>() })
+    listed.collect()
 }
 
 #[cfg(test)]
@@ -188,8 +193,8 @@ mod tests {
         };
         let pauses = Pauses::default().with(pause).unwrap();
         let list = listed(&pauses, 500);
-        assert_eq!(list["paused"][0]["seconds_left"], 90);
-        assert_eq!(list["paused"][0]["until"], "1970-01-01T00:01:30.500Z");
+        assert_eq!(list[0]["seconds_left"], 90);
+        assert_eq!(list[0]["until"], "1970-01-01T00:01:30.500Z");
         assert!(not_paused(&pauses).ends_with("paused: x"));
         assert_eq!(not_paused(&Pauses::default()), "nothing is paused");
     }

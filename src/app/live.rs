@@ -48,7 +48,7 @@ impl LiveParts {
         proxy.runner.ledger().change_quotas(of_caller, in_all);
         let runner = &proxy.runner;
         runner.change_limits(limits.calls, limits.calls_per_caller);
-        runner.change_rules(Arc::new(config.rules.clone()));
+        runner.change_rules(&config.rules);
         let largest = config.rules.result_bytes_max();
         // The connections were made for the largest result at the start, and refuse a larger message until a restart.
         (largest > self.result_bytes_max).then(|| ChangedSetting {

@@ -266,8 +266,7 @@ impl Reason {
             }
             Self::UpstreamHttp => (
                 "The server refused with another HTTP error.",
-                "none for statuses that come before a handler (400, 404, 405, 406, 411, 413, 414, \
-                 415, 421, 426, 428, 429, 431, and 503 with `Retry-After`), otherwise unknown",
+                "none for statuses that come before a handler (400, 404, 405, 406, 411, 413, 414, 415, 421, 426, 428, 429, 431, and 503 with `Retry-After`), otherwise unknown",
             ),
             Self::UpstreamReset => (
                 "The connection broke, or the server's process ended, before the answer.",
@@ -283,13 +282,11 @@ impl Reason {
                 "unknown",
             ),
             Self::SessionsInUse => (
-                "The call waited for a session of the server (`upstream.sessions_max`) or a process \
-                 (`upstream.children_max`), and none became free in time.",
+                "The call waited for a session of the server (`upstream.sessions_max`) or a process (`upstream.children_max`), and none became free in time.",
                 "none",
             ),
             Self::Deadline | Self::AnswerLost => (
-                "`max_duration` or `input_timeout` was over, or a server without sessions lost the \
-                 answer to its question. The server was told to stop.",
+                "`max_duration` or `input_timeout` was over, or a server without sessions lost the answer to its question. The server was told to stop.",
                 "unknown; none if nothing of the call was sent yet",
             ),
             Self::AnswerRefused => (
@@ -321,13 +318,11 @@ impl Reason {
                 "none",
             ),
             Self::Paused => (
-                "An operator has [paused](operations.md#pausing-tools) the tool. `data` has `io.raincheck/until`, the time at \
-                 which the pause ends by itself.",
+                "An operator has [paused](operations.md#pausing-tools) the tool, until `io.raincheck/until` in `data`.",
                 "none",
             ),
             Self::Quota => (
-                "The caller has as many tasks, or bytes of tasks, as it may have \
-                 (`limits.tasks_per_caller`, `limits.task_bytes_per_caller`).",
+                "The caller has as many tasks, or bytes of tasks, as it may have (`limits.tasks_per_caller`, `limits.task_bytes_per_caller`).",
                 "none; unknown if the server had asked a question already, or if the result was too many bytes",
             ),
         }

@@ -229,7 +229,7 @@ impl Runner {
     }
 
     /// Replaces the rules. Calls that run keep the rules that they began with.
-    pub fn change_rules(&self, rules: Arc<Rules>) {
+    pub fn change_rules(&self, rules: &Rules) {
         self.admission.change_rules(rules);
     }
 

@@ -32,6 +32,13 @@ struct Marks {
     notify: Notify,
 }
 
+/// Tasks that are marked again, and when.
+#[derive(Debug)]
+struct MarkedAgain {
+    at: Instant,
+    tasks: BTreeSet<TaskId>,
+}
+
 /// Stops the component that watches, whatever it watches.
 #[derive(Debug, Clone)]
 pub(super) struct Stopper(Arc<Marks>);
@@ -42,8 +49,8 @@ pub struct Watch {
     watches: Arc<Watches>,
     tasks: Vec<TaskId>,
     marks: Arc<Marks>,
-    /// The tasks that are marked again, and when. Boxed, because few watches have such.
-    again: Mutex<Option<Box<(Instant, BTreeSet<TaskId>)>>>,
+    /// Boxed, because few watches have it.
+    again: Mutex<Option<Box<MarkedAgain>>>,
 }
 
 impl Watches {
@@ -172,7 +179,7 @@ impl Watch {
         self.watches.remove(id, &self.marks);
         self.marks.dirty.lock().remove(&id);
         if let Some(again) = &mut *self.again.lock() {
-            again.1.remove(&id);
+            again.tasks.remove(&id);
         }
     }
 
@@ -184,8 +191,13 @@ impl Watch {
     /// Marks the task again after a pause: its change could not be read, or not be used yet.
     pub fn mark_again(&self, id: TaskId) {
         let mut again = self.again.lock();
-        let later = || Box::new((Instant::now() + RELOAD, BTreeSet::new()));
-        again.get_or_insert_with(later).1.insert(id);
+        let later = || {
+            Box::new(MarkedAgain {
+                at: Instant::now() + RELOAD,
+                tasks: BTreeSet::new(),
+            })
+        };
+        again.get_or_insert_with(later).tasks.insert(id);
     }
 
     /// The next task that changed since it was last returned here.
@@ -220,7 +232,7 @@ impl Watch {
             if let Some(id) = self.marks.take_first() {
                 return Some(id);
             }
-            let again_at = self.again.lock().as_ref().map(|again| again.0);
+            let again_at = self.again.lock().as_ref().map(|again| again.at);
             let notified = self.marks.notify.notified();
             let Some(again_at) = again_at else {
                 notified.await;
@@ -230,7 +242,7 @@ impl Watch {
             if Box::pin(timeout_at(again_at, notified)).await.is_err()
                 && let Some(again) = self.again.lock().take()
             {
-                self.marks.dirty.lock().extend(again.1);
+                self.marks.dirty.lock().extend(again.tasks);
             }
         }
     }

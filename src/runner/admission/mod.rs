@@ -199,7 +199,7 @@ impl Admission {
     }
 
     /// Replaces the rules. Calls that were admitted go on, and count in the limits that stay.
-    pub(super) fn change_rules(&self, rules: Arc<Rules>) {
+    pub(super) fn change_rules(&self, rules: &Rules) {
         // Locked until the rules are replaced, so that no call makes a limiter from the rules of before.
         let tools = self.tools.lock();
         // Only limiters in use are resized. Any other one is made anew from the new rules at the next call.

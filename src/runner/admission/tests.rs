@@ -179,19 +179,19 @@ fn limited(entry: Option<Limit>, each: Option<Limit>) -> Arc<Rules> {
 fn new_rules_count_the_calls_that_run_and_those_that_wait() {
     let admission = Admission::new(limited(Some(limit(2, 2)), Some(limit(2, 2))));
     for tool in ["ab", "x"] {
-        admission.change_rules(limited(Some(limit(2, 2)), Some(limit(2, 2))));
+        admission.change_rules(&limited(Some(limit(2, 2)), Some(limit(2, 2))));
         let [first, second] = [0; 2].map(|_| admission.enter(tool).unwrap());
         let mut third = admission.enter(tool).unwrap();
         assert!(is_in(&first) && is_in(&second) && !is_in(&third));
 
-        admission.change_rules(limited(Some(limit(1, 1)), Some(limit(1, 1))));
+        admission.change_rules(&limited(Some(limit(1, 1)), Some(limit(1, 1))));
         drop(first);
         assert!(!is_admitted(&mut third), "one runs, and one may");
         assert_eq!(admission.enter(tool).unwrap_err(), NotAdmitted::QueueFull);
         drop(second);
         assert!(is_admitted(&mut third));
 
-        admission.change_rules(limited(Some(limit(2, 0)), Some(limit(2, 0))));
+        admission.change_rules(&limited(Some(limit(2, 0)), Some(limit(2, 0))));
         assert!(is_in(&admission.enter(tool).unwrap()));
     }
 }
@@ -200,10 +200,10 @@ fn new_rules_count_the_calls_that_run_and_those_that_wait() {
 fn a_limit_that_is_gone_holds_nobody() {
     let admission = Admission::new(limited(Some(limit(1, 1)), Some(limit(1, 1))));
     for tool in ["ab", "x"] {
-        admission.change_rules(limited(Some(limit(1, 1)), Some(limit(1, 1))));
+        admission.change_rules(&limited(Some(limit(1, 1)), Some(limit(1, 1))));
         let first = admission.enter(tool).unwrap();
         let mut second = admission.enter(tool).unwrap();
-        admission.change_rules(limited(None, None));
+        admission.change_rules(&limited(None, None));
         assert!(is_in(&admission.enter(tool).unwrap()));
         assert!(!is_admitted(&mut second), "it keeps what it began with");
         drop(first);
@@ -237,7 +237,7 @@ fn a_paused_tool_without_a_queue_begins_no_call_and_the_legs_of_its_calls_go_on(
     let mut new = admission.queue_new("x1");
     assert!(!is_admitted(&mut new));
 
-    admission.change_rules(Arc::default());
+    admission.change_rules(&Rules::default());
     assert!(admission.enter("x1").is_err(), "a reload ends no pause");
     admission.pause(Pauses::default());
     assert!(is_admitted(&mut new) && is_in(&admission.enter("x1").unwrap()));

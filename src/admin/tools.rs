@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::tasks::TaskActionError;
+use crate::base::utc::rfc3339;
 use crate::runner::Runner;
 use crate::runner::pauses::PauseError;
 use crate::task::pauses::{DURATION_MS_MAX, Pause, Pauses, REASON_MAX};
-use crate::task::view::rfc3339;
 
 /// The longest name or glob of a pause, in characters.
 const TOOLS_MAX: usize = 200;

@@ -11,3 +11,4 @@ pub mod prehashed;
 pub mod printable;
 pub mod retry_after;
 pub mod unfold;
+pub mod utc;

@@ -3,10 +3,10 @@
 //! A body holds no argument, no result, no question and no whole task id: for a client without a credential the id is all
 //! that it takes to read the result.
 
+use crate::base::utc::rfc3339;
 use crate::mcp::json::Writer;
 use crate::task::notices::Notice;
 use crate::task::state::Task;
-use crate::task::view::rfc3339;
 use crate::telemetry::seconds::seconds;
 use crate::telemetry::tasks::words;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::tool_pattern::ToolPattern;
-use super::view::rfc3339;
+use crate::base::utc::rfc3339;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::failure_detail::FailureDetail;
 

@@ -6,7 +6,7 @@
 
 use super::id::TaskId;
 use super::state::Task;
-use super::view::rfc3339;
+use crate::base::utc::rfc3339;
 use crate::mcp::input;
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025;

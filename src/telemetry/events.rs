@@ -8,9 +8,9 @@ use tokio::sync::broadcast;
 
 use super::seconds::seconds;
 use crate::base::printable::printable_json;
+use crate::base::utc::rfc3339;
 use crate::task::change::TaskChange;
 use crate::task::state::Task;
-use crate::task::view::rfc3339;
 
 /// The events that a slow reader may be behind. A reader that is further behind is cut.
 const BEHIND_MAX: usize = 1024;

@@ -119,7 +119,7 @@ impl OperatorTasks {
         let page: Vec<Value> = page.map(|task| summary::line(task, now_ms)).collect();
         let next = query.offset.saturating_add(page.len());
         Ok(json!({
-            "now": crate::task::view::rfc3339(now_ms),
+            "now": crate::base::utc::rfc3339(now_ms),
             "counts": counts,
             "fail_if_lost": fail_if_lost,
             "total": total,

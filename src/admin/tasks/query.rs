@@ -1,9 +1,9 @@
 //! The query of an operator for the list of tasks: filters, order, page. Pure.
 
+use crate::base::utc::rfc3339;
 use crate::mcp::error::{Reason, own_failure};
 use crate::task::state::{Outcome, Status, Task};
 use crate::task::tool_pattern::ToolPattern;
-use crate::task::view::rfc3339;
 
 use super::summary::outcome_word;
 

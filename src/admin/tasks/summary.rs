@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::base::utc::rfc3339;
 use crate::mcp::error::own_failure;
 use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
@@ -12,7 +13,6 @@ use crate::task::input_rule::AnsweredBy;
 use crate::task::recovery;
 use crate::task::state::{Leg, Outcome, Payload, Task};
 use crate::task::task_end::TaskEnd;
-use crate::task::view::rfc3339;
 
 /// The details of a task that the operator sees beside its state.
 #[derive(Debug, Clone, Copy)]

@@ -12,6 +12,7 @@ use super::request::{
 };
 use super::state::{EventWebhooks, Events};
 use super::subscribe_request::{SubscribeRequest, callback, not_a_callback};
+use crate::base::utc::rfc3339;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::Rpc;
 use crate::mcp::error::RpcError;
@@ -27,7 +28,6 @@ use crate::task::events::subscriptions::{Subscription, Subscriptions, TooManySub
 use crate::task::id::TaskId;
 use crate::task::notices::Notices;
 use crate::task::state::Task;
-use crate::task::view::rfc3339;
 use crate::telemetry::repeats::OF_OUTAGE;
 
 /// The records that are read and changed at the same time.

@@ -6,7 +6,7 @@
 use super::digest::Digest;
 use super::id::TaskId;
 use super::state::{Status, Task};
-use super::view::rfc3339;
+use crate::base::utc::rfc3339;
 use crate::mcp::json::{Writer, quote};
 
 pub mod position;

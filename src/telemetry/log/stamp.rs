@@ -1,6 +1,6 @@
 //! The time of a line that is written with every request: the date is made once a second.
 
-use crate::task::view::{digits, rfc3339};
+use crate::base::utc::{digits, rfc3339};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

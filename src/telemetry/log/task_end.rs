@@ -14,9 +14,9 @@ use super::output::gathered::GatheredLines;
 use super::values::{say, whole};
 use crate::base::clock::wall_ns;
 use crate::base::printable::{Escaped, printable_json};
+use crate::base::utc::digits;
 use crate::mcp::json::quote;
 use crate::task::id::TaskId;
-use crate::task::view::digits;
 
 /// The target by which a filter selects the lines.
 const TARGET: &str = "raincheck::telemetry::tasks";

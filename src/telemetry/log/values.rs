@@ -3,9 +3,9 @@
 use super::fields::quoted;
 use super::form::LineForm;
 use crate::base::printable::{SHORT_MAX, printable_json};
+use crate::base::utc::digits;
 use crate::mcp::json::quote;
 use crate::mcp::words::{all_words, is_plain_ascii};
-use crate::task::view::digits;
 
 /// Returns true for a text that is logged as it is, and has no quote and no backslash: so are nearly all.
 #[inline]

@@ -217,10 +217,7 @@ fn task(
     let mut terms = terms(name, rule, NOW, intent, by, facts);
     terms.claim = claim;
     terms.job = job;
-    let retention_ms = retention_ms(wish, rule);
-    if retention_ms != rule.retention_ms {
-        Arc::make_mut(&mut terms.rule).retention_ms = retention_ms;
-    }
+    keep_as_wished(&mut terms, wish);
     Ok(CallDecision::Run(Box::new(terms)))
 }
 
@@ -460,13 +457,14 @@ fn check_arguments(request: &Request<'_>) -> Result<(), RpcError> {
     ))
 }
 
-/// Returns the time that the finished task stays: the time that was asked for, within limits.
-fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
-    let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
-    wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
+/// Keeps the finished task for the time that was asked for, within limits.
+fn keep_as_wished(terms: &mut CallTerms, wish: Wish) {
+    let longest = terms.rule.retention_ms.saturating_mul(RETENTIONS_MAX);
+    if let Some(wanted) = wish.ttl_ms {
         // `clamp` panics where its bounds cross, and the operator's retention may be below the minimum.
-        wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
-    })
+        let kept = wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN));
+        Arc::make_mut(&mut terms.rule).retention_ms = kept;
+    }
 }
 
 /// A job that is started now could not be followed.

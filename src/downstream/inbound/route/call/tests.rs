@@ -239,7 +239,12 @@ fn a_wanted_ttl_is_kept_within_limits() {
         retention_ms: 10_000,
         ..Rule::default()
     };
-    let of = |ttl_ms| retention_ms(Wish { ttl_ms }, &rule);
+    let rule = Arc::new(rule);
+    let of = |ttl_ms| {
+        let mut terms = CallTerms::held(None, &rule);
+        keep_as_wished(&mut terms, Wish { ttl_ms });
+        terms.rule.retention_ms
+    };
     assert_eq!(of(None), 10_000);
     assert_eq!(of(Some(0)), 1_000);
     assert_eq!(of(Some(60_000)), 60_000);

@@ -49,6 +49,11 @@ impl InputKind {
     }
 }
 
+/// A retry brings answers, and so is another call than the one that asked.
+pub fn is_retry(params: &Object<'_>) -> bool {
+    params.contains("requestState") || params.contains("inputResponses")
+}
+
 /// Returns `true` if a server may answer this method with questions (2026-07-28, Multi Round-Trip Requests).
 pub fn may_be_required(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")

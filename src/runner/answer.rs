@@ -98,7 +98,8 @@ impl Runner {
         let mut admittance = self.admission.queue(&loaded.task.name);
         // A request that cannot be read fails again in `Carrier::dispatched`, which leads to the end of the task.
         if let Ok(outgoing) = leg::next(&request, &loaded.task, forwarded.clone()) {
-            admittance = admittance.with_seat(&self.upstream, Some(Era::Modern), &outgoing);
+            admittance =
+                admittance.with_seat(&self.upstream, Some(Era::Modern), &outgoing, || None);
         }
         let event = answered(admittance.is_queued());
         let Some(dispatched) = self.apply_answers(loaded, event).await? else {

@@ -10,6 +10,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
 use crate::mcp::error::Reason;
+use crate::mcp::input::is_retry;
+use crate::mcp::json::Object;
 use crate::sharing::resizable::ResizablePermit;
 use crate::sharing::room::BufferShare;
 use crate::sharing::shares::Share;
@@ -67,7 +69,7 @@ pub mod value_watch;
 mod waiting;
 pub mod watch;
 
-use admission::Admittance;
+use admission::{Admittance, NotAdmitted};
 use carrier::Carrier;
 use report::tool_of;
 use responder::CallSubscriber;
@@ -111,7 +113,6 @@ impl Runner {
         // The change log is followed before the first record is read, so that no change falls in between.
         self.follow_changes();
         self.first_sweep().await?;
-        self.find_pauses().await;
         self.keep_living();
         Ok(())
     }
@@ -188,13 +189,28 @@ impl Runner {
         let params = self.settings.room.count(call.outgoing.params.len());
         let permit = self.permit()?.with(params, share);
         let admittance = match tool_of(&call.outgoing) {
-            Some(tool) => {
-                let limits = self.admission.enter(tool)?;
-                limits.with_seat(&self.upstream, call.terms.era, &call.outgoing)
-            }
+            Some(tool) => self.enter(tool, call)?,
             None => Admittance::unlimited(),
         };
         Ok((permit, admittance))
+    }
+
+    /// Asks for the turn of a new call.
+    fn enter(&self, tool: &str, call: &CallSpec) -> Result<Admittance, NotAdmitted> {
+        let (admission, now_ms) = (&self.admission, self.ledger.now_ms());
+        let ends_ms = now_ms.saturating_add(call.terms.rule.max_duration_ms);
+        let pausing = || Some(admission.pausing(tool));
+        let (era, outgoing) = (call.terms.era, &call.outgoing);
+        match admission.enter(tool, ends_ms) {
+            // The server knows the call: it asked, and this is the answer.
+            Err(NotAdmitted::Paused(_))
+                if Object::parse(&outgoing.params).is_ok_and(|it| is_retry(&it)) =>
+            {
+                let limits = admission.queue(tool);
+                Ok(limits.with_seat(&self.upstream, era, outgoing, || None))
+            }
+            entered => Ok(entered?.with_seat(&self.upstream, era, outgoing, pausing)),
+        }
     }
 
     /// Refuses every new call from now on.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::state::Runner;
 use crate::store::StoreError;
@@ -27,6 +27,8 @@ const ATTEMPTS: usize = 8;
 pub enum PauseError {
     #[error("there are {PAUSES_MAX} pauses already: end some of them")]
     TooMany,
+    #[error("{0}")]
+    NotPaused(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -44,20 +46,30 @@ impl Runner {
 
     /// Pauses tools on every replica. A pause of the same tools is replaced.
     pub async fn pause_tools(&self, pause: &Pause) -> Result<(), PauseError> {
-        self.change_pauses(|pauses| pauses.with(pause.clone()))
-            .await
+        let change = |pauses: Pauses| pauses.with(pause.clone()).ok_or(PauseError::TooMany);
+        self.change_pauses(change).await
     }
 
     /// Ends the pause of these tools on every replica.
     pub async fn resume_tools(&self, tools: &str) -> Result<(), PauseError> {
-        self.change_pauses(|pauses| Some(pauses.without(tools)))
-            .await
+        self.change_pauses(|pauses| {
+            let known: Vec<&str> = pauses.iter().map(|pause| &*pause.tools).collect();
+            if known.contains(&tools) {
+                return Ok(pauses.without(tools));
+            }
+            Err(PauseError::NotPaused(match known.as_slice() {
+                [] => "nothing is paused".to_owned(),
+                known => format!("no pause is of these tools; paused: {}", known.join(", ")),
+            }))
+        })
+        .await
     }
 
-    /// Reads the pauses, before the first call of a client. A value that cannot be read now is read later.
+    /// Reads the pauses, before the first call. A value that cannot be read now is read later.
     pub(super) async fn find_pauses(&self) {
-        if let Ok(found) = self.ledger.store().find(name()).await {
-            self.take_pauses(read(found.as_ref()));
+        match self.kv.find(name()).await {
+            Ok(found) => self.take_found(found.as_ref()),
+            Err(error) => warn!(%error, "the pauses of tools cannot be read yet"),
         }
     }
 
@@ -67,14 +79,27 @@ impl Runner {
         let following = async {
             loop {
                 // A store that is away must not make a pause longer.
-                if let Ok(found) = timeout_at(self.next_look(), watch.read()).await {
-                    self.take_pauses(read(found.as_ref()));
+                let read = timeout_at(self.next_look(), watch.read()).await;
+                match read {
+                    Ok(found) => {
+                        self.take_found(found.as_ref());
+                        let _ = timeout_at(self.next_look(), watch.changed()).await;
+                    }
+                    // The news is not lost: the value is read again.
+                    Err(_elapsed) => {}
                 }
-                let _ = timeout_at(self.next_look(), watch.changed()).await;
                 self.take_pauses(Pauses::clone(&self.pauses()));
             }
         };
         self.halt.run_until_cancelled(following).await;
+    }
+
+    fn take_found(&self, found: Option<&Bytes>) {
+        if let Some(pauses) = read(found) {
+            self.take_pauses(pauses);
+        } else {
+            warn!("the pauses of tools in the store cannot be read: those known here stay");
+        }
     }
 
     fn next_look(&self) -> Instant {
@@ -103,13 +128,14 @@ impl Runner {
 
     async fn change_pauses(
         &self,
-        change: impl Fn(Pauses) -> Option<Pauses>,
+        change: impl Fn(Pauses) -> Result<Pauses, PauseError>,
     ) -> Result<(), PauseError> {
         for _ in 0..ATTEMPTS {
             let found = self.kv.find(name()).await?;
             let now_ms = self.ledger.now_ms();
-            let before = read(found.as_ref()).in_force(now_ms);
-            let pauses = change(before).ok_or(PauseError::TooMany)?;
+            // What cannot be read is replaced: otherwise no pause could be made any more.
+            let before = read(found.as_ref()).unwrap_or_default().in_force(now_ms);
+            let pauses = change(before)?;
             let last_end_ms = pauses.iter().map(|pause| pause.until_ms).max();
             let left_ms = last_end_ms.unwrap_or(now_ms).saturating_sub(now_ms);
             let lifetime = Duration::from_millis(left_ms) + MARGIN;
@@ -120,13 +146,18 @@ impl Runner {
             };
             if is_done {
                 self.take_pauses(pauses);
-                return Ok(self.kv.tell(name()).await?);
+                // The value counts, and every replica looks at it again within a while.
+                if let Err(error) = self.kv.tell(name()).await {
+                    warn!(%error, "the other replicas learn of a change of the pauses later");
+                }
+                return Ok(());
             }
         }
         Err(StoreError::Unavailable("the pauses change too often".into()).into())
     }
 }
 
-fn read(found: Option<&Bytes>) -> Pauses {
-    found.map(|value| Pauses::decode(value)).unwrap_or_default()
+/// `None`: the value cannot be read.
+fn read(found: Option<&Bytes>) -> Option<Pauses> {
+    found.map_or_else(|| Some(Pauses::default()), |value| Pauses::decode(value))
 }

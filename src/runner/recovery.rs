@@ -215,11 +215,14 @@ impl Runner {
         };
         let custody = Custody::of(self, &loaded.task);
         // A call that was sent before is under way, and a pause is for those that are not.
-        let limits = match loaded.task.sent_ms {
-            Some(_) => self.admission.queue(&loaded.task.name),
-            None => self.admission.queue_new(&loaded.task.name),
+        let (tool, is_new) = (&*loaded.task.name, loaded.task.sent_ms.is_none());
+        let limits = if is_new {
+            self.admission.queue_new(tool)
+        } else {
+            self.admission.queue(tool)
         };
-        let admittance = limits.with_seat(&self.upstream, Some(era), &outgoing);
+        let pausing = || is_new.then(|| self.admission.pausing(tool));
+        let admittance = limits.with_seat(&self.upstream, Some(era), &outgoing, pausing);
         // The claim itself must record that the leg waits, or after a crash the leg would count as sent.
         let takeover = if admittance.is_queued() {
             TakeoverMode::Queue

@@ -56,6 +56,8 @@ impl Runner {
     /// Handles the tasks that a dead process left in the same store, before the first call.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
+        // First, because calls of lost owners may be calls of paused tools.
+        self.find_pauses().await;
         self.recover_all(&mut BTreeSet::new()).await
     }
 

@@ -50,10 +50,10 @@ impl Pause {
 pub struct Pauses(Vec<(ToolPattern, Arc<Pause>)>);
 
 impl Pauses {
-    /// Reads the value that replicas share. One that cannot be read has no pauses.
-    pub fn decode(value: &[u8]) -> Self {
-        let all: Vec<Pause> = serde_json::from_slice(value).unwrap_or_default();
-        Self(all.into_iter().map(entry).collect())
+    /// Reads the value that replicas share. `None`: it cannot be read.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        let all: Vec<Pause> = serde_json::from_slice(value).ok()?;
+        Some(Self(all.into_iter().map(entry).collect()))
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn replicas_read_what_one_wrote_and_nothing_else() {
         let all = pauses(&[pause("a\"[", 20), pause("b", 30)]);
-        assert_eq!(Pauses::decode(&all.encode()), all);
-        assert!(Pauses::decode(b"{}").is_empty());
-        assert!(Pauses::decode(&[]).is_empty());
+        assert_eq!(Pauses::decode(&all.encode()), Some(all));
+        assert_eq!(Pauses::decode(b"{}"), None);
+        assert_eq!(Pauses::decode(&[]), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ in_both_eras!(
     a_pause_holds_on_every_replica_until_it_is_ended,
     a_pause_ends_by_itself_and_outlives_a_restart,
     calls_of_a_paused_tool_wait_in_its_queue,
+    a_call_that_waits_already_waits_for_the_end_of_the_pause,
     a_call_that_would_pass_is_refused,
 );
 
@@ -136,12 +137,7 @@ async fn a_pause_ends_by_itself_and_outlives_a_restart(era: Era) {
         }
     })
     .await;
-    let lasted = began.elapsed();
-    let most = Duration::from_secs(6);
-    assert!(
-        Duration::from_secs(4) <= lasted && lasted < most,
-        "{lasted:?}"
-    );
+    assert!(began.elapsed() >= Duration::from_secs(4));
     completes(&client, task).await;
     rig.proxy.until_said("a pause of tools is over", 1).await;
 }
@@ -155,7 +151,7 @@ async fn calls_of_a_paused_tool_wait_in_its_queue(era: Era) {
         "pause",
         "echo",
         "--for",
-        "1h",
+        "30m",
         "--reason",
         "the disk is full",
     ];
@@ -189,6 +185,29 @@ async fn calls_of_a_paused_tool_wait_in_its_queue(era: Era) {
     let again = raincheck(&rig.proxy, &["tools", "resume", "echo"]).await;
     assert_eq!(again.status.code(), Some(1));
     until_at(&rig.proxy, "raincheck_pauses", 0.0).await;
+}
+
+/// The disk is full: what waits already must not go out either.
+async fn a_call_that_waits_already_waits_for_the_end_of_the_pause(era: Era) {
+    let config = with_operators(Config::always()).section("upstream", "concurrency = 1");
+    let rig = Rig::start(era, config).await;
+    let client = rig.client();
+    let running = client.call("held", json!({"nonce": "n"})).await.into_task();
+    rig.upstream.until_started("n").await;
+    let waits = echo(&client).await.into_task();
+    pause(&rig.proxy, "echo", 3600).await;
+    let other = client.call("fail", json!({"nonce": "o"})).await.into_task();
+    rig.upstream.release("n");
+    completes(&client, running).await;
+    completes(&client, other).await;
+    let state = client.get(&waits).await;
+    assert_eq!(state["status"], "working", "{state}");
+    assert_eq!(rig.upstream.tally("echo").started, 0);
+    // The queue of the server is for all tools.
+    assert_paused(&echo(&client).await);
+    let said = raincheck(&rig.proxy, &["tools", "resume", "echo"]).await;
+    assert!(said.status.success(), "{said:?}");
+    completes(&client, waits).await;
 }
 
 async fn a_call_that_would_pass_is_refused(era: Era) {

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::requester::{KeyHeader, Requester};
 use crate::mcp::error::RpcError;
+use crate::mcp::input::is_retry;
 use crate::mcp::json::{Object, string};
 use crate::mcp::meta::{IDEMPOTENCY_KEY, PROGRESS_TOKEN};
 use crate::mcp::request::Request;
@@ -55,11 +56,6 @@ pub(in crate::downstream) fn given_up_claim_of(
     }
     let digest = Digest::of_call("tools/call", Some(&name), params.get("arguments"));
     Some(CallClaim::of_given_up(whose, digest, window_ms))
-}
-
-/// A retry brings answers, and so is another call than the one that asked.
-pub(in crate::downstream) fn is_retry(params: &Object<'_>) -> bool {
-    params.contains("requestState") || params.contains("inputResponses")
 }
 
 /// Returns `true` if the tool and the arguments are all that a client says of a `tools/call` with these params. What else is in

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 
 use super::server::WrappedServer;
@@ -21,12 +21,14 @@ use crate::telemetry::counted::Counted;
 use crate::upstream::{Event, Seat, Seating, UpstreamRequest};
 
 mod limiter;
+mod pausing;
 mod queue_message;
 mod seat;
 #[cfg(test)]
 mod tests;
 
 use limiter::{Limiter, Permit, QueuePosition, QueueSlot};
+use pausing::Pausing;
 pub(super) use queue_message::queue_message;
 use seat::{SeatTurn, SeatWanted};
 
@@ -39,6 +41,8 @@ const TOOLS_MIN: usize = 64;
 pub(super) struct Admission {
     /// Replaced whole, so that a call is never judged by a mixture of two sets of rules.
     current: ArcSwap<RuleLimits>,
+    /// The pauses of these rules, for the legs that wait.
+    pauses: watch::Sender<Arc<Pauses>>,
     tools: Mutex<ToolLimiters>,
 }
 
@@ -50,8 +54,6 @@ struct RuleLimits {
     server: Option<Arc<Limiter>>,
     /// By the number of the `[[tools]]` entry. An entry without a limit of its own has none.
     entries: HashMap<usize, Arc<Limiter>>,
-    /// By the tools of the pause. Closed until the pause ends.
-    gates: HashMap<Box<str>, Arc<Limiter>>,
 }
 
 /// The limiters of single tools. Clients choose the names, so a limiter stays only while it is used.
@@ -85,40 +87,36 @@ pub(super) struct HeldPermits(Vec<Permit>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotAdmitted {
     QueueFull,
-    /// The tool is paused, and no queue takes the call.
+    /// The tool is paused, and the call cannot wait for the end of that.
     Paused(Arc<Pause>),
 }
 
 /// A leg in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct QueuedLeg {
+    turn: LegTurn,
+    /// `None`: the call was sent before, and a pause is for calls that were not.
+    pausing: Option<Pausing>,
+    /// `None` until it is certain that the leg waits.
+    _waiting: Option<Counted>,
+}
+
+/// How far a leg is on its way to the server.
+#[derive(Debug)]
+struct LegTurn {
     /// The limits that the leg has not passed. It is in the queue of the first one.
     ahead: VecDeque<LimitAhead>,
     passed: Permits,
     seat: SeatTurn,
-    /// `None` until it is certain that the leg waits.
-    _waiting: Option<Counted>,
 }
 
 #[derive(Debug)]
 struct LimitAhead {
     limiter: Arc<Limiter>,
-    /// The pause, where the limiter is its gate.
-    pause: Option<Arc<Pause>>,
     position: Option<QueuePosition>,
     /// Keeps the queue within its bound. `None` for a call that was admitted before.
     slot: Option<QueueSlot>,
 }
-
-/// The gate of a pause. The queues of the limits behind it bound how many calls wait.
-const CLOSED: Limit = Limit {
-    at_once: 0,
-    queue: Semaphore::MAX_PERMITS,
-};
-const OPEN: Limit = Limit {
-    at_once: Semaphore::MAX_PERMITS,
-    queue: Semaphore::MAX_PERMITS,
-};
 
 impl RuleLimits {
     /// The limits of these rules. A limit that the earlier rules have, too, keeps its limiter, and with it the calls that it
@@ -140,26 +138,10 @@ impl RuleLimits {
             });
             entries.insert(place, resized_or_new(kept, limit));
         }
-        let gate = |pause: &Arc<Pause>| {
-            let kept = earlier.and_then(|earlier| earlier.gates.get(&pause.tools));
-            let gate = kept.map_or_else(|| Limiter::new(CLOSED), Arc::clone);
-            (pause.tools.clone(), gate)
-        };
-        let gates = rules.pauses().iter().map(gate).collect();
         Self {
             rules,
             server,
             entries,
-            gates,
-        }
-    }
-
-    /// Lets the calls go that wait for the end of a pause which is not in force any more.
-    fn open_gates(&self, before: &Self) {
-        for (tools, gate) in &before.gates {
-            if !self.gates.contains_key(tools) {
-                gate.resize(OPEN);
-            }
         }
     }
 }
@@ -185,6 +167,7 @@ fn limit_of_each(rule: &Rule) -> Option<Limit> {
 impl Admission {
     pub(super) fn new(rules: Arc<Rules>) -> Self {
         Self {
+            pauses: watch::Sender::new(Arc::clone(rules.pauses())),
             current: ArcSwap::from_pointee(RuleLimits::new(rules, None)),
             tools: Mutex::new(ToolLimiters {
                 by_name: HashMap::new(),
@@ -216,92 +199,98 @@ impl Admission {
         drop(tools);
     }
 
-    /// Replaces the pauses. Calls that wait for the end of one that is gone take their turn.
+    /// Replaces the pauses. Calls that wait for the end of one that is gone take their turn, and calls that were not sent yet
+    /// wait for the end of one that is new.
     pub(super) fn pause(&self, pauses: Pauses) {
         // Locked for the same reason as above, and so that no change of the rules is lost.
         let tools = self.tools.lock();
         let before = self.current.load();
         if **before.rules.pauses() != pauses {
-            let rules = before.rules.with_pauses(Arc::new(pauses));
-            self.replace(&before, rules);
+            let pauses = Arc::new(pauses);
+            self.replace(&before, before.rules.with_pauses(Arc::clone(&pauses)));
+            self.pauses.send_replace(pauses);
         }
         drop(tools);
     }
 
     fn replace(&self, before: &RuleLimits, rules: Rules) {
-        let next = Arc::new(RuleLimits::new(Arc::new(rules), Some(before)));
-        self.current.store(Arc::clone(&next));
-        next.open_gates(before);
+        let next = RuleLimits::new(Arc::new(rules), Some(before));
+        self.current.store(Arc::new(next));
     }
 
     /// Admits a new call, or queues the call if the queues have room. While its tool is paused, a call waits in the queue of its
-    /// limit, if it has one.
-    pub(super) fn enter(&self, tool: &str) -> Result<Admittance, NotAdmitted> {
+    /// rule, if that has one and the pause ends before the call has to (`ends_ms`).
+    pub(super) fn enter(&self, tool: &str, ends_ms: u64) -> Result<Admittance, NotAdmitted> {
         let pause = self.current.load().rules.pauses().of(tool).cloned();
-        let refused = || {
-            let paused = pause.clone().map(NotAdmitted::Paused);
-            paused.unwrap_or(NotAdmitted::QueueFull)
-        };
-        if pause.is_some() && self.limiters(tool).is_empty() {
-            return Err(refused());
+        if let Some(pause) = pause {
+            // Not in the queue of the server, which is for all tools.
+            let own = self.own_limiter(tool).filter(|_| pause.until_ms < ends_ms);
+            let slot = own.and_then(|own| own.slot());
+            let slot = slot.ok_or(NotAdmitted::Paused(pause))?;
+            let mut leg = QueuedLeg::new(self.limiters(tool), Some(self.pausing(tool)));
+            if let Some(first) = leg.turn.ahead.front_mut() {
+                first.slot = Some(slot);
+            }
+            return Ok(Admittance::Queued(leg.counted()));
         }
         let mut admittance = self.queue_new(tool);
         if let Admittance::Queued(queued) = &mut admittance {
             // On a full queue the leg is dropped here, which also gives up the permits and the position that it has
             // taken.
-            queued.take_slots().ok_or_else(refused)?;
+            queued.take_slots()?;
         }
         Ok(admittance)
     }
 
     /// Admits the first leg of a call, or queues the leg, however long the queue is. It also waits for the end of a pause.
     pub(super) fn queue_new(&self, tool: &str) -> Admittance {
-        let gate = self.gate(tool);
-        let limits = self.limiters(tool).into_iter().map(LimitAhead::new);
-        Self::line_up(gate.into_iter().chain(limits).collect())
+        let pausing = self.pausing(tool);
+        if pausing.current().is_some() {
+            let leg = QueuedLeg::new(self.limiters(tool), Some(pausing));
+            return Admittance::Queued(leg.counted());
+        }
+        self.line_up(tool, Some(pausing))
     }
 
     /// Admits a leg of a call that was sent before, or queues the leg, however long the queue is.
     pub(super) fn queue(&self, tool: &str) -> Admittance {
-        let limits = self.limiters(tool).into_iter().map(LimitAhead::new);
-        Self::line_up(limits.collect())
+        self.line_up(tool, None)
     }
 
-    fn line_up(ahead: VecDeque<LimitAhead>) -> Admittance {
-        let mut leg = QueuedLeg {
-            ahead,
-            passed: Permits::default(),
-            seat: SeatTurn::Anywhere,
-            _waiting: None,
-        };
+    fn line_up(&self, tool: &str, pausing: Option<Pausing>) -> Admittance {
+        let mut leg = QueuedLeg::new(self.limiters(tool), pausing);
         // The first poll takes the position in the queue, or finds that there is no queue. Unconstrained,
         // because the runtime's budget for this task could make a free permit look taken.
-        match unconstrained(leg.within_limits()).now_or_never() {
-            Some(()) => Admittance::Now(leg.passed),
+        match unconstrained(leg.turn.within_limits()).now_or_never() {
+            Some(()) => Admittance::Now(leg.turn.passed),
             None => Admittance::Queued(leg.counted()),
         }
     }
 
-    /// The gate of the tool's pause.
-    fn gate(&self, tool: &str) -> Option<LimitAhead> {
-        let current = self.current.load();
-        let pause = current.rules.pauses().of(tool)?;
-        Some(LimitAhead {
-            pause: Some(Arc::clone(pause)),
-            ..LimitAhead::new(Arc::clone(current.gates.get(&pause.tools)?))
-        })
+    /// What a leg follows that was never sent.
+    pub(super) fn pausing(&self, tool: &str) -> Pausing {
+        Pausing {
+            tool: tool.into(),
+            pauses: self.pauses.subscribe(),
+            limiters: self.limiters(tool),
+        }
     }
 
     /// The limiters in the order in which a call passes them.
     fn limiters(&self, tool: &str) -> Vec<Arc<Limiter>> {
+        let server = self.current.load().server.clone();
+        self.own_limiter(tool).into_iter().chain(server).collect()
+    }
+
+    /// The limiter of the tool's rule.
+    fn own_limiter(&self, tool: &str) -> Option<Arc<Limiter>> {
         let current = self.current.load();
         let (rule, entry) = current.rules.for_tool(tool);
-        let own = match (rule.concurrency, entry) {
+        match (rule.concurrency, entry) {
             (Some(Concurrency::EachTool(_)), _) => self.of_tool(tool),
             (Some(Concurrency::Together(_)), Some(entry)) => current.entries.get(&entry).cloned(),
             (Some(Concurrency::Together(_)) | None, _) => None,
-        };
-        own.into_iter().chain(current.server.clone()).collect()
+        }
     }
 
     fn of_tool(&self, name: &str) -> Option<Arc<Limiter>> {
@@ -330,13 +319,21 @@ impl Admittance {
         Self::Now(Permits::default())
     }
 
-    /// Asks for a place at the server, after the limits.
+    /// Asks for a place at the server, after the limits. `pausing`: of a leg that was never sent.
     pub(super) fn with_seat(
         self,
         server: &Arc<dyn WrappedServer>,
         era: Option<Era>,
         outgoing: &UpstreamRequest,
+        pausing: impl FnOnce() -> Option<Pausing>,
     ) -> Self {
+        let wanted = || {
+            Box::new(SeatWanted {
+                server: Arc::clone(server),
+                era,
+                outgoing: outgoing.clone(),
+            })
+        };
         match self {
             Self::Now(permits) => match server.seat(era, outgoing) {
                 Seating::Now(seat) => Self::Now(Permits {
@@ -344,25 +341,18 @@ impl Admittance {
                     ..permits
                 }),
                 Seating::Waits(wait) => {
-                    let queued = QueuedLeg {
-                        ahead: VecDeque::new(),
-                        passed: permits,
-                        seat: SeatTurn::Waits(wait),
-                        _waiting: None,
-                    };
+                    let mut queued = QueuedLeg::new(Vec::new(), pausing());
+                    queued.turn.passed = permits;
+                    queued.turn.seat = SeatTurn::Waits(wait, wanted());
                     Self::Queued(queued.counted())
                 }
             },
             // The seat comes after the limits: a leg that waits for a limit keeps no session from a call that can go
             // out.
-            Self::Queued(leg) => Self::Queued(QueuedLeg {
-                seat: SeatTurn::Wanted(Box::new(SeatWanted {
-                    server: Arc::clone(server),
-                    era,
-                    outgoing: outgoing.clone(),
-                })),
-                ..leg
-            }),
+            Self::Queued(mut leg) => {
+                leg.turn.seat = SeatTurn::Wanted(wanted());
+                Self::Queued(leg)
+            }
         }
     }
 
@@ -386,6 +376,18 @@ impl From<HeldPermits> for Permits {
 }
 
 impl QueuedLeg {
+    fn new(limiters: Vec<Arc<Limiter>>, pausing: Option<Pausing>) -> Self {
+        Self {
+            turn: LegTurn {
+                ahead: limiters.into_iter().map(LimitAhead::new).collect(),
+                passed: Permits::default(),
+                seat: SeatTurn::Anywhere,
+            },
+            pausing,
+            _waiting: None,
+        }
+    }
+
     fn counted(self) -> Self {
         Self {
             _waiting: Some(Counted::waiting_call()),
@@ -393,11 +395,55 @@ impl QueuedLeg {
         }
     }
 
-    /// Resolves when the leg has passed all limits and has its place at the server. `Err`: it gets none, and this is the
-    /// end of the call.
+    /// Resolves when the leg has passed all limits and has its place at the server, and its tool is not paused. `Err`: it gets none,
+    /// and this is the end of the call.
     ///
     /// Cancel safe: passed limits stay passed, and the position in the queue stays.
     pub(super) async fn admitted(&mut self) -> Result<Permits, Event> {
+        let Self { turn, pausing, .. } = self;
+        let Some(pausing) = pausing else {
+            return turn.come().await;
+        };
+        loop {
+            if pausing.current().is_some() {
+                // The places go to tools that are not paused.
+                turn.begin_anew(&pausing.limiters);
+                pausing.over().await;
+            }
+            tokio::select! {
+                biased;
+                () = pausing.begun() => {}
+                come = turn.come() => return come,
+            }
+        }
+    }
+
+    /// Takes room in every queue that the leg may come to: a call must not be refused half-way.
+    fn take_slots(&mut self) -> Result<(), NotAdmitted> {
+        for ahead in &mut self.turn.ahead {
+            let slot = ahead.limiter.slot();
+            ahead.slot = Some(slot.ok_or(NotAdmitted::QueueFull)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the message that a client may receive about the call.
+    pub(super) fn message(&self) -> Box<str> {
+        if let Some(pause) = self.pausing.as_ref().and_then(Pausing::current) {
+            return format!("The tool is paused {}", pause.terms()).into();
+        }
+        let Some(ahead) = self.turn.ahead.front() else {
+            return self.turn.seat.message();
+        };
+        queue_message(ahead.position.as_ref().map_or(0, QueuePosition::ahead))
+    }
+}
+
+impl LegTurn {
+    /// Resolves when the leg has passed all limits and has its place at the server.
+    ///
+    /// Cancel safe.
+    async fn come(&mut self) -> Result<Permits, Event> {
         self.within_limits().await;
         // The permits stay in `passed` until the seat is there, so that a poll that is cancelled here loses none of
         // them.
@@ -418,23 +464,17 @@ impl QueuedLeg {
         }
     }
 
-    /// Takes room in every queue that the leg may come to: a call must not be refused half-way. `None`: a queue is full.
-    fn take_slots(&mut self) -> Option<()> {
+    /// Gives back what the leg has, but for its room in queues. `limiters`: all that the leg passes.
+    fn begin_anew(&mut self, limiters: &[Arc<Limiter>]) {
+        self.passed = Permits::default();
         for ahead in &mut self.ahead {
-            ahead.slot = Some(ahead.limiter.slot()?);
+            ahead.position = None;
         }
-        Some(())
-    }
-
-    /// Returns the message that a client may receive about the call.
-    pub(super) fn message(&self) -> Box<str> {
-        let Some(ahead) = self.ahead.front() else {
-            return self.seat.message();
-        };
-        if let Some(pause) = &ahead.pause {
-            return format!("The tool is paused {}", pause.terms()).into();
+        let passed = limiters.len().saturating_sub(self.ahead.len());
+        for limiter in limiters.iter().take(passed).rev() {
+            self.ahead.push_front(LimitAhead::new(Arc::clone(limiter)));
         }
-        queue_message(ahead.position.as_ref().map_or(0, QueuePosition::ahead))
+        self.seat.begin_anew();
     }
 }
 
@@ -442,7 +482,6 @@ impl LimitAhead {
     fn new(limiter: Arc<Limiter>) -> Self {
         Self {
             limiter,
-            pause: None,
             position: None,
             slot: None,
         }

@@ -14,7 +14,8 @@ pub(super) enum SeatTurn {
     Anywhere,
     /// The limits come first.
     Wanted(Box<SeatWanted>),
-    Waits(Box<SeatWait>),
+    /// The leg waits for the place that it wants.
+    Waits(Box<SeatWait>, Box<SeatWanted>),
 }
 
 /// The place that a leg asks for.
@@ -31,16 +32,14 @@ impl SeatTurn {
     ///
     /// Cancel safe: the position in the queue stays.
     pub(super) async fn seat(&mut self) -> Result<Option<Seat>, Event> {
-        if let Self::Wanted(wanted) = self {
-            match wanted.server.seat(wanted.era, &wanted.outgoing) {
-                Seating::Now(seat) => {
-                    *self = Self::Anywhere;
-                    return Ok(Some(seat));
-                }
-                Seating::Waits(wait) => *self = Self::Waits(wait),
-            }
-        }
-        let Self::Waits(wait) = self else {
+        *self = match std::mem::replace(self, Self::Anywhere) {
+            Self::Wanted(wanted) => match wanted.server.seat(wanted.era, &wanted.outgoing) {
+                Seating::Now(seat) => return Ok(Some(seat)),
+                Seating::Waits(wait) => Self::Waits(wait, wanted),
+            },
+            turn @ (Self::Anywhere | Self::Waits(..)) => turn,
+        };
+        let Self::Waits(wait, _) = self else {
             return Ok(None);
         };
         let seat = wait.seat().await;
@@ -49,11 +48,19 @@ impl SeatTurn {
         seat.map(Some)
     }
 
+    /// Gives the position in the queue back.
+    pub(super) fn begin_anew(&mut self) {
+        *self = match std::mem::replace(self, Self::Anywhere) {
+            Self::Waits(_, wanted) => Self::Wanted(wanted),
+            turn @ (Self::Anywhere | Self::Wanted(_)) => turn,
+        };
+    }
+
     /// Returns the message that a client may receive about the call.
     pub(super) fn message(&self) -> Box<str> {
         match self {
             Self::Anywhere | Self::Wanted(_) => queue_message(0),
-            Self::Waits(wait) => match wait.news() {
+            Self::Waits(wait, _) => match wait.news() {
                 SeatNews::Starting => "The server is starting".into(),
                 SeatNews::Unanswered => "Waiting for the first answer of the server".into(),
                 SeatNews::Ahead(calls) => queue_message(calls),

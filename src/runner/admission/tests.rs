@@ -45,19 +45,29 @@ fn is_admitted(leg: &mut Admittance) -> bool {
 fn nothing_waits_where_nothing_is_limited() {
     let admission = Admission::new(Arc::default());
     assert!(!admission.rules().limits("x"));
-    let legs: Vec<_> = (0..100).map(|_| admission.enter("x").unwrap()).collect();
+    let legs: Vec<_> = (0..100)
+        .map(|_| admission.enter("x", u64::MAX).unwrap())
+        .collect();
     assert!(legs.iter().all(is_in));
 }
 
 #[test]
 fn first_come_first_served_and_a_full_queue_refuses() {
     let admission = admission(None);
-    let first = admission.enter("x").unwrap();
-    let second = admission.enter("x").unwrap();
-    let mut queue: Vec<_> = (0..3).map(|_| admission.enter("x").unwrap()).collect();
+    let first = admission.enter("x", u64::MAX).unwrap();
+    let second = admission.enter("x", u64::MAX).unwrap();
+    let mut queue: Vec<_> = (0..3)
+        .map(|_| admission.enter("x", u64::MAX).unwrap())
+        .collect();
     assert!(is_in(&first) && is_in(&second) && !queue.iter().any(is_in));
-    assert_eq!(admission.enter("x").unwrap_err(), NotAdmitted::QueueFull);
-    assert!(is_in(&admission.enter("y").unwrap()), "another tool");
+    assert_eq!(
+        admission.enter("x", u64::MAX).unwrap_err(),
+        NotAdmitted::QueueFull
+    );
+    assert!(
+        is_in(&admission.enter("y", u64::MAX).unwrap()),
+        "another tool"
+    );
 
     let said = |leg: &Admittance| match leg {
         Admittance::Queued(queued) => queued.message().into_string(),
@@ -78,9 +88,15 @@ fn first_come_first_served_and_a_full_queue_refuses() {
     // A leg that leaves the queue keeps the order of the others and frees its queue slot.
     drop(queue.remove(1));
     assert_eq!(said(&queue[1]), "Waiting for a free place; it is the next");
-    let mut last = [admission.enter("x").unwrap(), admission.enter("x").unwrap()];
+    let mut last = [
+        admission.enter("x", u64::MAX).unwrap(),
+        admission.enter("x", u64::MAX).unwrap(),
+    ];
     assert!(!is_in(&last[0]) && !is_in(&last[1]));
-    assert_eq!(admission.enter("x").unwrap_err(), NotAdmitted::QueueFull);
+    assert_eq!(
+        admission.enter("x", u64::MAX).unwrap_err(),
+        NotAdmitted::QueueFull
+    );
     drop(second);
     assert!(!is_admitted(&mut last[1]) && !is_admitted(&mut last[0]) && is_admitted(&mut queue[1]));
 }
@@ -88,21 +104,21 @@ fn first_come_first_served_and_a_full_queue_refuses() {
 #[test]
 fn an_entry_counts_all_its_tools_together() {
     let admission = admission(None);
-    let _first = admission.enter("ab").unwrap();
-    assert!(!is_in(&admission.enter("abc").unwrap()));
+    let _first = admission.enter("ab", u64::MAX).unwrap();
+    assert!(!is_in(&admission.enter("abc", u64::MAX).unwrap()));
 }
 
 #[test]
 fn who_waits_for_a_tool_takes_no_place_from_others() {
     let admission = admission(Some(limit(2, 2)));
-    let slow = admission.enter("ab1").unwrap();
-    let mut next = admission.enter("ab2").unwrap();
-    let other = admission.enter("x").unwrap();
+    let slow = admission.enter("ab1", u64::MAX).unwrap();
+    let mut next = admission.enter("ab2", u64::MAX).unwrap();
+    let other = admission.enter("x", u64::MAX).unwrap();
     assert!(is_in(&slow) && is_in(&other) && !is_in(&next));
-    let mut third = admission.enter("x").unwrap();
+    let mut third = admission.enter("x", u64::MAX).unwrap();
     assert!(!is_in(&third));
     assert_eq!(
-        admission.enter("y").unwrap_err(),
+        admission.enter("y", u64::MAX).unwrap_err(),
         NotAdmitted::QueueFull,
         "in all, two wait"
     );
@@ -116,8 +132,11 @@ fn who_waits_for_a_tool_takes_no_place_from_others() {
 #[test]
 fn a_leg_that_was_let_in_before_is_never_refused() {
     let admission = admission(Some(limit(1, 0)));
-    let first = admission.enter("x").unwrap();
-    assert_eq!(admission.enter("x").unwrap_err(), NotAdmitted::QueueFull);
+    let first = admission.enter("x", u64::MAX).unwrap();
+    assert_eq!(
+        admission.enter("x", u64::MAX).unwrap_err(),
+        NotAdmitted::QueueFull
+    );
     let mut leg = admission.queue("x");
     assert!(!is_admitted(&mut leg));
     drop(first);
@@ -131,7 +150,7 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
     let mut legs = VecDeque::new();
     for number in 0..1_000_usize {
         let tool = ["ab1", "ab2", "x", "y"][number % 4];
-        legs.extend(admission.enter(tool));
+        legs.extend(admission.enter(tool, u64::MAX));
         for leg in &mut legs {
             is_admitted(leg);
         }
@@ -145,20 +164,31 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
         }
     }
     drop(legs);
-    let x: Vec<_> = (0..2).map(|_| admission.enter("x").unwrap()).collect();
-    let ab = admission.enter("ab").unwrap();
+    let x: Vec<_> = (0..2)
+        .map(|_| admission.enter("x", u64::MAX).unwrap())
+        .collect();
+    let ab = admission.enter("ab", u64::MAX).unwrap();
     assert!(x.iter().all(is_in) && is_in(&ab));
-    let queue: Vec<_> = (0..4).map(|_| admission.enter("y").unwrap()).collect();
+    let queue: Vec<_> = (0..4)
+        .map(|_| admission.enter("y", u64::MAX).unwrap())
+        .collect();
     assert!(!queue.iter().any(is_in));
-    assert_eq!(admission.enter("z").unwrap_err(), NotAdmitted::QueueFull);
+    assert_eq!(
+        admission.enter("z", u64::MAX).unwrap_err(),
+        NotAdmitted::QueueFull
+    );
 }
 
 #[test]
 fn names_that_nobody_uses_any_more_are_forgotten() {
     let admission = admission(None);
-    let _used = admission.enter("used").unwrap();
+    let _used = admission.enter("used", u64::MAX).unwrap();
     for number in 0..10_000 {
-        drop(admission.enter(&format!("tool {number}")).unwrap());
+        drop(
+            admission
+                .enter(&format!("tool {number}"), u64::MAX)
+                .unwrap(),
+        );
     }
     let tools = admission.tools.lock();
     assert!(tools.by_name.len() <= TOOLS_MIN, "{}", tools.by_name.len());
@@ -180,19 +210,22 @@ fn new_rules_count_the_calls_that_run_and_those_that_wait() {
     let admission = Admission::new(limited(Some(limit(2, 2)), Some(limit(2, 2))));
     for tool in ["ab", "x"] {
         admission.change_rules(&limited(Some(limit(2, 2)), Some(limit(2, 2))));
-        let [first, second] = [0; 2].map(|_| admission.enter(tool).unwrap());
-        let mut third = admission.enter(tool).unwrap();
+        let [first, second] = [0; 2].map(|_| admission.enter(tool, u64::MAX).unwrap());
+        let mut third = admission.enter(tool, u64::MAX).unwrap();
         assert!(is_in(&first) && is_in(&second) && !is_in(&third));
 
         admission.change_rules(&limited(Some(limit(1, 1)), Some(limit(1, 1))));
         drop(first);
         assert!(!is_admitted(&mut third), "one runs, and one may");
-        assert_eq!(admission.enter(tool).unwrap_err(), NotAdmitted::QueueFull);
+        assert_eq!(
+            admission.enter(tool, u64::MAX).unwrap_err(),
+            NotAdmitted::QueueFull
+        );
         drop(second);
         assert!(is_admitted(&mut third));
 
         admission.change_rules(&limited(Some(limit(2, 0)), Some(limit(2, 0))));
-        assert!(is_in(&admission.enter(tool).unwrap()));
+        assert!(is_in(&admission.enter(tool, u64::MAX).unwrap()));
     }
 }
 
@@ -201,10 +234,10 @@ fn a_limit_that_is_gone_holds_nobody() {
     let admission = Admission::new(limited(Some(limit(1, 1)), Some(limit(1, 1))));
     for tool in ["ab", "x"] {
         admission.change_rules(&limited(Some(limit(1, 1)), Some(limit(1, 1))));
-        let first = admission.enter(tool).unwrap();
-        let mut second = admission.enter(tool).unwrap();
+        let first = admission.enter(tool, u64::MAX).unwrap();
+        let mut second = admission.enter(tool, u64::MAX).unwrap();
         admission.change_rules(&limited(None, None));
-        assert!(is_in(&admission.enter(tool).unwrap()));
+        assert!(is_in(&admission.enter(tool, u64::MAX).unwrap()));
         assert!(!is_admitted(&mut second), "it keeps what it began with");
         drop(first);
         assert!(is_admitted(&mut second));
@@ -230,47 +263,76 @@ fn a_paused_tool_without_a_queue_begins_no_call_and_the_legs_of_its_calls_go_on(
     admission.pause(paused(&["x*"]));
     let rules = admission.rules();
     assert!(rules.limits("x1") && rules.may_refuse() && !rules.limits("y"));
-    let refused = admission.enter("x1").unwrap_err();
+    let refused = admission.enter("x1", u64::MAX).unwrap_err();
     assert!(matches!(refused, NotAdmitted::Paused(pause) if &*pause.tools == "x*"));
-    assert!(is_in(&admission.enter("y").unwrap()));
+    assert!(is_in(&admission.enter("y", u64::MAX).unwrap()));
     assert!(is_in(&admission.queue("x1")), "it was sent before");
     let mut new = admission.queue_new("x1");
     assert!(!is_admitted(&mut new));
 
     admission.change_rules(&Rules::default());
-    assert!(admission.enter("x1").is_err(), "a reload ends no pause");
+    let refused = admission.enter("x1", u64::MAX);
+    assert!(refused.is_err(), "a reload ends no pause");
     admission.pause(Pauses::default());
-    assert!(is_admitted(&mut new) && is_in(&admission.enter("x1").unwrap()));
+    assert!(is_admitted(&mut new) && is_in(&admission.enter("x1", u64::MAX).unwrap()));
     assert!(!admission.rules().may_refuse());
 }
 
 #[test]
-fn a_paused_tool_with_a_queue_keeps_as_many_calls_and_lets_them_go_in_their_order() {
-    let admission = admission(None);
-    let running = admission.enter("x").unwrap();
-    admission.pause(paused(&["x", "other"]));
-    let mut queue: Vec<_> = (0..3).map(|_| admission.enter("x").unwrap()).collect();
-    assert!(!queue.iter().any(is_in));
-    let refused = admission.enter("x").unwrap_err();
+fn calls_of_a_paused_tool_wait_in_the_queue_of_its_rule_until_the_last_pause_is_over() {
+    let admission = admission(Some(limit(9, 1)));
+    let running = admission.enter("x", u64::MAX).unwrap();
+    admission.pause(paused(&["x", "*"]));
+    let enter = || admission.enter("x", u64::MAX);
+    let mut queue: Vec<_> = (0..3).map(|_| enter().unwrap()).collect();
+    assert!(!queue.iter_mut().any(is_admitted));
+    let refused = |ends_ms| admission.enter("x", ends_ms).unwrap_err();
+    assert!(matches!(refused(u64::MAX), NotAdmitted::Paused(_)), "full");
+    queue.pop();
     assert!(
-        matches!(refused, NotAdmitted::Paused(_)),
-        "its queue is full"
+        matches!(refused(1), NotAdmitted::Paused(_)),
+        "it would end before the pause does"
     );
     let Admittance::Queued(leg) = &queue[0] else {
         panic!("it is let in")
     };
     assert!(leg.message().starts_with("The tool is paused until 1970-"));
 
-    // Another pause that ends changes nothing for these calls.
+    // None of them takes the room of another tool in the queue of the server.
     admission.pause(paused(&["x"]));
     assert!(!queue.iter_mut().any(is_admitted));
-    admission.pause(paused(&["other"]));
+    assert!(is_in(&admission.enter("y", u64::MAX).unwrap()));
+    admission.pause(Pauses::default());
     assert!(is_admitted(&mut queue[0]), "one of two permits is free");
-    assert!(!is_admitted(&mut queue[1]) && !is_admitted(&mut queue[2]));
+    assert!(!is_admitted(&mut queue[1]));
     drop(running);
-    assert!(is_admitted(&mut queue[1]) && !is_admitted(&mut queue[2]));
+    assert!(is_admitted(&mut queue[1]));
+}
 
-    // What was let in at the end of a pause does not pass the next one by.
+#[test]
+fn a_call_that_waits_already_waits_for_the_end_of_a_new_pause_and_holds_up_no_other_tool() {
+    let admission = admission(Some(limit(1, 9)));
+    let running = admission.enter("x", u64::MAX).unwrap();
+    let [mut paused_call, mut other] =
+        ["x", "y"].map(|tool| admission.enter(tool, u64::MAX).unwrap());
+    let mut sent_before = admission.queue("x");
+    assert!(
+        ![&mut paused_call, &mut other, &mut sent_before]
+            .map(is_admitted)
+            .contains(&true)
+    );
     admission.pause(paused(&["x"]));
-    assert!(!is_in(&admission.enter("x").unwrap()));
+    drop(running);
+    // It was the first in the queue of the server.
+    assert!(!is_admitted(&mut paused_call) && is_admitted(&mut other));
+    drop(other);
+    assert!(!is_admitted(&mut paused_call) && is_admitted(&mut sent_before));
+    drop(sent_before);
+    admission.pause(Pauses::default());
+    assert!(is_admitted(&mut paused_call));
+    drop(paused_call);
+    assert!(
+        is_in(&admission.enter("y", u64::MAX).unwrap()),
+        "no permit is lost"
+    );
 }

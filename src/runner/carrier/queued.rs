@@ -62,7 +62,11 @@ impl Carrier {
     /// Asks for a place at the server, after the limits.
     pub(super) fn seated(&self, limits: Admittance) -> Admittance {
         let (era, outgoing) = (self.server.era, &self.server.outgoing);
-        limits.with_seat(&self.runner.upstream, Some(era), outgoing)
+        let pausing = || {
+            let tool = tool_of(outgoing).filter(|_| !self.had_leg())?;
+            Some(self.runner.admission.pausing(tool))
+        };
+        limits.with_seat(&self.runner.upstream, Some(era), outgoing, pausing)
     }
 
     /// Queues the next leg, or sends it at once.
@@ -84,7 +88,7 @@ impl Carrier {
             Admittance::Now(permits) => self.on_permits(permits).await,
             Admittance::Queued(leg) => {
                 self.dispatch = Dispatch::Queued(Box::new(leg));
-                Flow::Continue
+                self.tell_queue()
             }
         }
     }

@@ -14,7 +14,7 @@ export function onPause(listener) {
 }
 
 /** Shows the pauses. Their buttons stay while the pauses do, so that a reader keeps the focus. */
-export function showPauses(paused) {
+export function showPauses(paused = []) {
   const list = byId("pauses");
   const now = JSON.stringify(paused.map(({ tools, until, reason }) => [tools, until, reason]));
   if (now !== shown) list.replaceChildren(...paused.map(line));
@@ -32,11 +32,13 @@ function line({ tools, until, reason }) {
 }
 
 async function resume(tools) {
+  const wrong = byId("resume-wrong");
+  wrong.textContent = "";
   try {
     await post("tools/resume", { tools });
     announce(`${tools} is resumed`);
   } catch (error) {
-    announce(error.message);
+    wrong.textContent = error.message;
   }
   changed();
 }

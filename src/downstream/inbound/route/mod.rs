@@ -14,8 +14,10 @@ pub(in crate::downstream) mod call;
 pub(in crate::downstream) mod first_contact;
 pub(in crate::downstream) mod hosted;
 pub(in crate::downstream) mod modern;
+mod paused;
 pub(in crate::downstream) mod session;
 pub(in crate::downstream) mod stream;
+pub(in crate::downstream) mod without_session;
 
 /// A fact that the server must be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,9 @@ use crate::downstream::inbound::idempotency::key_in_meta;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route;
 use crate::downstream::inbound::route::call::{
-    CallDecision, CallFacts, CallIntent, Follows, Passing, WithoutSession,
+    CallDecision, CallFacts, CallIntent, Follows, Passing,
 };
+use crate::downstream::inbound::route::without_session::WithoutSession;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;

@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::super::idempotency::{claim_of, has_key, is_retry};
+use super::super::idempotency::{claim_of, has_key};
 use super::super::requester::Requester;
-use super::{KnownServer, KnownTools, MissingFact};
+use super::{KnownServer, KnownTools, MissingFact, paused};
 use crate::downstream::companion::state::Companion;
 use crate::jobs::job_call::JobCall;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::input::is_retry;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::params;
 use crate::mcp::request::Request;
@@ -186,6 +187,7 @@ fn task(
     facts: &CallFacts<'_>,
 ) -> Result<CallDecision, RpcError> {
     let (request, server) = (intent.request, &facts.server);
+    paused::check(name, request, intent.key.is_some(), facts.rules)?;
     if request.params.is_ambiguous(&RESERVED) {
         return Err(RpcError::invalid_params(
             "Invalid params: ambiguous members",
@@ -205,7 +207,11 @@ fn task(
         if has_key(intent.key, by) {
             return Err(their_task_has_no_key());
         }
-        return Ok(CallDecision::Pass);
+        // No queue of ours takes a task of the server's own.
+        return match facts.rules.pauses().of(name) {
+            Some(pause) => Err(paused::refusal(name, pause)),
+            None => Ok(CallDecision::Pass),
+        };
     }
     let job = job(name, request, facts).flatten();
     let rule = facts.rules.for_tool(name).0;
@@ -264,6 +270,7 @@ fn call(
         return Ok(CallDecision::Pass);
     }
     let claim = claim_of(request, intent.key, by, rule)?.or(facts.given_up);
+    paused::check(name, request, claim.is_some(), facts.rules)?;
     if facts.rules.jobs().may_start(name) && matches!(server.tools, KnownTools::Unavailable) {
         return Err(unlisted());
     }
@@ -273,8 +280,7 @@ fn call(
     };
     let answer_at = answer_at(request, rule, facts);
     let needs_us = claim.is_some() || answer_at.is_some() || job.is_some();
-    let is_ours = must_run(rule, facts, plan, needs_us);
-    if !is_ours && is_open(intent.passing, server, is_native) {
+    if !must_run(rule, facts, plan, needs_us) && is_open(intent.passing, server, is_native) {
         return Ok(CallDecision::Pass);
     }
     let patience = patience(plan, rule).filter(|_| declares_tasks);
@@ -414,37 +420,6 @@ fn is_native(tool: &str, by: &Requester, facts: &CallFacts<'_>) -> Option<bool> 
         // The session of such a client is this process's alone: the lists that its client has passed here.
         None if by.is_piped || !facts.server.speaks_http => Some(false),
         Some(true) | None => tools.is_asked().then(requires_task),
-    }
-}
-
-/// The fate of a call whose client has no session at the server that raincheck can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum WithoutSession {
-    /// A server without sessions gives its clients no id: any connection will do.
-    Run,
-    /// The server itself can best report that it does not know the session.
-    Pass,
-    /// Passed on, the call would break a promise.
-    Busy,
-}
-
-impl WithoutSession {
-    /// `names_session`: the request does.
-    pub(in crate::downstream) fn of(
-        terms: &CallTerms,
-        facts: &CallFacts<'_>,
-        names_session: bool,
-    ) -> Self {
-        if !names_session && !is_task(terms.plan) {
-            return Self::Run;
-        }
-        let is_claimed = terms.claim.is_some_and(|claim| !claim.is_of_given_up());
-        let must_not_pass = terms.rule.require_tasks || is_claimed || facts.is_limited;
-        if must_not_pass && facts.server.speaks_http {
-            Self::Busy
-        } else {
-            Self::Pass
-        }
     }
 }
 

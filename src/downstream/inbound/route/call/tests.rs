@@ -6,8 +6,12 @@ use crate::downstream::companion::WhoHas;
 use crate::downstream::inbound::idempotency::key_in_meta;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::route::KnownTools;
+use crate::downstream::inbound::route::without_session::WithoutSession;
 use crate::mcp::json::raw;
 use crate::mcp::tools::Tools;
+use crate::task::pauses::Pause;
+use crate::task::pauses::Pauses;
+use crate::task::policy::{Concurrency, Limit};
 use std::sync::Arc;
 
 const PLAIN: &str = r#"{"name":"t"}"#;
@@ -155,6 +159,54 @@ fn a_task_of_the_server_s_own_has_no_key() {
     };
     assert_eq!(decided(TASK, &hides), "task native");
     assert_eq!(decided(PLAIN, &hides), "run native");
+}
+
+#[test]
+fn a_new_call_of_a_paused_tool_is_refused_before_the_server_is_asked() {
+    let paused = |rules: Rules| {
+        let pause = Pause {
+            tools: "t".into(),
+            since_ms: 0,
+            until_ms: 1,
+            reason: "".into(),
+        };
+        rules.with_pauses(Arc::new(Pauses::default().with(pause).unwrap()))
+    };
+    let (plain, refused) = (paused(Rules::default()), "refuse -32603");
+    let mut away = facts(&plain);
+    away.server.era = None;
+    away.is_limited = true;
+    assert_eq!(decided(PLAIN, &away), refused);
+    assert_eq!(decided(TASK, &away), refused);
+    assert_eq!(decided(r#"{"name":"u","task":{}}"#, &away), "ask Era");
+    // It may join a call that runs, or go on with one.
+    assert_eq!(decided(KEYED_TASK, &away), "ask Era");
+    let answers = r#"{"name":"t","task":{},"inputResponses":{}}"#;
+    assert_eq!(decided(answers, &away), "ask Era");
+    let queues = paused(Rules::new(
+        Rule {
+            concurrency: Some(Concurrency::EachTool(Limit {
+                at_once: 1,
+                queue: 1,
+            })),
+            ..Rule::default()
+        },
+        Vec::new(),
+    ));
+    let mut waits = facts(&queues);
+    waits.server.era = None;
+    assert_eq!(decided(TASK, &waits), "ask Era");
+    // No queue takes a task of the server's own.
+    let mut tools = Tools::default();
+    let page =
+        r#"{"tools":[{"name":"t","inputSchema":{},"execution":{"taskSupport":"required"}}]}"#;
+    tools.add_page(&raw(page.to_owned()).unwrap()).unwrap();
+    let mut keeps = CallFacts {
+        keeps_native_tasks: true,
+        ..facts(&queues)
+    };
+    keeps.server.tools = KnownTools::Listed(Arc::new(tools));
+    assert_eq!(decided(TASK, &keeps), refused);
 }
 
 #[test]

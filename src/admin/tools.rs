@@ -135,7 +135,7 @@ fn listed(pauses: &Pauses, now_ms: u64) -> Vec<Value> {
             "tools": &*pause.tools,
             "since": rfc3339(pause.since_ms),
             "until": rfc3339(pause.until_ms),
-            "seconds_left": pause.until_ms.saturating_sub(now_ms) / 1000,
+            "seconds_left": pause.until_ms.saturating_sub(now_ms).div_ceil(1000),
             "reason": &*pause.reason,
         })
     });

@@ -54,6 +54,13 @@ pub fn is_retry(params: &Object<'_>) -> bool {
     params.contains("requestState") || params.contains("inputResponses")
 }
 
+/// Returns `true` if the params answer a question of a modern server: they have its state, or an answer.
+pub fn is_answer(params: &Object<'_>) -> bool {
+    let answers = params.get_object("inputResponses");
+    params.get_str("requestState").is_some()
+        || answers.is_some_and(|answers| answers.iter().next().is_some())
+}
+
 /// Returns `true` if a server may answer this method with questions (2026-07-28, Multi Round-Trip Requests).
 pub fn may_be_required(method: &str) -> bool {
     matches!(method, "tools/call" | "prompts/get" | "resources/read")

@@ -9,11 +9,20 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::job_call::JobCall;
-use crate::mcp::json::Writer;
+use crate::mcp::input::is_answer;
+use crate::mcp::json::{Object, Writer};
+use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::task::question::QuestionStage;
 use crate::task::state::Task;
 use crate::upstream::{Forwarded, Retry, UpstreamRequest};
+
+/// Returns `true` if the request answers a question of a modern server, which knows the call. The state in it is the server's
+/// own, and not checked here.
+pub(super) fn goes_on(era: Option<Era>, outgoing: &UpstreamRequest) -> bool {
+    let is_answer = || Object::parse(&outgoing.params).is_ok_and(|params| is_answer(&params));
+    era == Some(Era::Modern) && is_answer()
+}
 
 /// A request in the form in which the store keeps it with its task.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,8 +10,6 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
 use crate::mcp::error::Reason;
-use crate::mcp::input::is_retry;
-use crate::mcp::json::Object;
 use crate::sharing::resizable::ResizablePermit;
 use crate::sharing::room::BufferShare;
 use crate::sharing::shares::Share;
@@ -199,18 +197,11 @@ impl Runner {
     fn enter(&self, tool: &str, call: &CallSpec) -> Result<Admittance, NotAdmitted> {
         let (admission, now_ms) = (&self.admission, self.ledger.now_ms());
         let ends_ms = now_ms.saturating_add(call.terms.rule.max_duration_ms);
-        let pausing = || Some(admission.pausing(tool));
         let (era, outgoing) = (call.terms.era, &call.outgoing);
-        match admission.enter(tool, ends_ms) {
-            // The server knows the call: it asked, and this is the answer.
-            Err(NotAdmitted::Paused(_))
-                if Object::parse(&outgoing.params).is_ok_and(|it| is_retry(&it)) =>
-            {
-                let limits = admission.queue(tool);
-                Ok(limits.with_seat(&self.upstream, era, outgoing, || None))
-            }
-            entered => Ok(entered?.with_seat(&self.upstream, era, outgoing, pausing)),
-        }
+        let goes_on = || leg::goes_on(era, outgoing);
+        let limits = admission.enter(tool, ends_ms, goes_on)?;
+        let pausing = || (!goes_on()).then(|| admission.pausing_of(tool));
+        Ok(limits.with_seat(&self.upstream, era, outgoing, pausing))
     }
 
     /// Refuses every new call from now on.

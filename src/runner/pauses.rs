@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
 use super::state::Runner;
+use super::watch::RELOAD;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::task::pauses::{PAUSES_MAX, Pause, Pauses};
@@ -65,12 +66,12 @@ impl Runner {
         .await
     }
 
-    /// Reads the pauses, before the first call. A value that cannot be read now is read later.
-    pub(super) async fn find_pauses(&self) {
-        match self.kv.find(name()).await {
-            Ok(found) => self.take_found(found.as_ref()),
-            Err(error) => warn!(%error, "the pauses of tools cannot be read yet"),
+    /// Reads the pauses, unless they were read before: calls of lost owners may be calls of paused tools.
+    pub(super) async fn know_pauses(&self) -> Result<(), StoreError> {
+        if self.admission.knows_pauses() {
+            return Ok(());
         }
+        self.read_pauses().await
     }
 
     /// Follows the pauses until the process ends.
@@ -79,27 +80,38 @@ impl Runner {
         let following = async {
             loop {
                 // A store that is away must not make a pause longer.
-                let read = timeout_at(self.next_look(), watch.read()).await;
-                match read {
-                    Ok(found) => {
-                        self.take_found(found.as_ref());
+                match timeout_at(self.next_look(), self.read_pauses()).await {
+                    Ok(Ok(())) => {
                         let _ = timeout_at(self.next_look(), watch.changed()).await;
+                    }
+                    Ok(Err(_away)) => {
+                        let _ = timeout_at(self.next_look(), sleep(RELOAD)).await;
                     }
                     // The news is not lost: the value is read again.
                     Err(_elapsed) => {}
                 }
-                self.take_pauses(Pauses::clone(&self.pauses()));
+                let before = self.admission.end_pauses(self.ledger.now_ms());
+                self.report_pauses(before.as_deref());
             }
         };
         self.halt.run_until_cancelled(following).await;
     }
 
-    fn take_found(&self, found: Option<&Bytes>) {
-        if let Some(pauses) = read(found) {
-            self.take_pauses(pauses);
-        } else {
+    /// Reads the value and applies it, unless what a later read found is applied already.
+    async fn read_pauses(&self) -> Result<(), StoreError> {
+        let number = self.admission.begin_read();
+        let found = match self.kv.find(name()).await {
+            Ok(found) => read(found.as_ref()),
+            Err(away @ (StoreError::Unavailable(_) | StoreError::Full)) => return Err(away),
+            Err(StoreError::Newer | StoreError::UnknownKey | StoreError::Corrupt(_)) => None,
+        };
+        if found.is_none() {
             warn!("the pauses of tools in the store cannot be read: those known here stay");
         }
+        let now_ms = self.ledger.now_ms();
+        let before = self.admission.take_pauses(number, found, now_ms);
+        self.report_pauses(before.as_deref());
+        Ok(())
     }
 
     fn next_look(&self) -> Instant {
@@ -109,13 +121,12 @@ impl Runner {
         Instant::now() + next_end.map_or(LOOK, |end| end.min(LOOK))
     }
 
-    /// Applies those that have not ended.
-    fn take_pauses(&self, pauses: Pauses) {
-        let pauses = pauses.in_force(self.ledger.now_ms());
-        let before = self.pauses();
-        if *before == pauses {
+    /// Reports the pauses that are in force now. `before`: those that were, if that changed.
+    fn report_pauses(&self, before: Option<&Pauses>) {
+        let Some(before) = before else {
             return;
-        }
+        };
+        let pauses = self.pauses();
         for pause in pauses.iter().filter(|pause| !before.has(pause)) {
             info!(tools = &*pause.tools, terms = %pause.terms(), "tools are paused");
         }
@@ -123,7 +134,6 @@ impl Runner {
             info!(tools = &*pause.tools, "a pause of tools is over");
         }
         limits::paused(pauses.iter().count());
-        self.admission.pause(pauses);
     }
 
     async fn change_pauses(
@@ -134,7 +144,8 @@ impl Runner {
             let found = self.kv.find(name()).await?;
             let now_ms = self.ledger.now_ms();
             // What cannot be read is replaced: otherwise no pause could be made any more.
-            let before = read(found.as_ref()).unwrap_or_default().in_force(now_ms);
+            let before = read(found.as_ref()).unwrap_or_else(|| Pauses::clone(&self.pauses()));
+            let before = before.in_force(now_ms);
             let pauses = change(before)?;
             let last_end_ms = pauses.iter().map(|pause| pause.until_ms).max();
             let left_ms = last_end_ms.unwrap_or(now_ms).saturating_sub(now_ms);
@@ -145,10 +156,10 @@ impl Runner {
                 None => self.kv.claim(name(), value, lifetime).await?.is_none(),
             };
             if is_done {
-                self.take_pauses(pauses);
                 // The value counts, and every replica looks at it again within a while.
-                if let Err(error) = self.kv.tell(name()).await {
-                    warn!(%error, "the other replicas learn of a change of the pauses later");
+                let told = self.kv.tell(name()).await;
+                if let Err(error) = self.read_pauses().await.and(told) {
+                    warn!(%error, "not every replica knows of a change of the pauses yet");
                 }
                 return Ok(());
             }

@@ -221,7 +221,7 @@ impl Runner {
         } else {
             self.admission.queue(tool)
         };
-        let pausing = || is_new.then(|| self.admission.pausing(tool));
+        let pausing = || is_new.then(|| self.admission.pausing_of(tool));
         let admittance = limits.with_seat(&self.upstream, Some(era), &outgoing, pausing);
         // The claim itself must record that the leg waits, or after a crash the leg would count as sent.
         let takeover = if admittance.is_queued() {

@@ -56,8 +56,7 @@ impl Runner {
     /// Handles the tasks that a dead process left in the same store, before the first call.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
-        // First, because calls of lost owners may be calls of paused tools.
-        self.find_pauses().await;
+        self.know_pauses().await?;
         self.recover_all(&mut BTreeSet::new()).await
     }
 
@@ -97,7 +96,10 @@ impl Runner {
     async fn sweep(self: &Arc<Self>, history: &mut SweepHistory) -> Result<(), StoreError> {
         // A part of the store may fail by itself (a slot of a cluster, a right that was taken away). The
         // other steps are done all the same.
-        let mut swept = self.recover_all(&mut history.known).await;
+        let mut swept = self.know_pauses().await;
+        if swept.is_ok() {
+            swept = self.recover_all(&mut history.known).await;
+        }
         swept = swept.and(self.settle_doubts().await);
         swept = swept.and(self.sweep_due(&mut history.due).await);
         let now = Instant::now();

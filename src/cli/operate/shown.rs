@@ -233,7 +233,7 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
 }
 
 /// Whole seconds, minutes, hours or days.
-fn age(seconds: u64) -> String {
+pub(super) fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7_200 => format!("{}m", seconds / 60),

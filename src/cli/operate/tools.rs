@@ -7,11 +7,11 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::reach::ReachArgs;
-use super::shown::{at, members, said, text};
+use super::shown::{age, at, members, said, text};
 use crate::cli::failure::CommandFailure;
 use crate::cli::stdout::print;
 use crate::cli::table::cleaned;
-use crate::config::{duration, duration_text};
+use crate::config::duration;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ToolsArgs {
@@ -89,7 +89,7 @@ fn listed(list: &Value) -> String {
 
 fn line(pause: &Value) -> String {
     let seconds = at(pause, "seconds_left").as_u64().unwrap_or_default();
-    let left = duration_text(seconds.saturating_mul(1000));
+    let left = age(seconds);
     let (tools, until) = (cleaned(text(pause, "tools")), text(pause, "until"));
     let line = format!("{tools}: paused until {until}, {left} from now");
     match text(pause, "reason") {

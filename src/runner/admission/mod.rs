@@ -4,33 +4,35 @@
 //! The limits cannot deadlock: every call passes them in this order, and no call holds a permit of the
 //! server while it waits for a permit of its tool.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use futures_util::FutureExt as _;
 use tokio::sync::watch;
-use tokio::task::coop::unconstrained;
 
 use super::server::WrappedServer;
 use crate::base::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::task::pauses::{Pause, Pauses};
 use crate::task::policy::{Concurrency, Limit, Rule, Rules};
-use crate::telemetry::counted::Counted;
-use crate::upstream::{Event, Seat, Seating, UpstreamRequest};
+use crate::upstream::{Seating, UpstreamRequest};
 
 mod limiter;
 mod pausing;
+mod permits;
 mod queue_message;
+mod queued_leg;
 mod seat;
 #[cfg(test)]
 mod tests;
 
-use limiter::{Limiter, Permit, QueuePosition, QueueSlot};
-use pausing::Pausing;
+use limiter::Limiter;
+use pausing::{LegLimits, Pausing};
+pub(super) use permits::{HeldPermits, Permits};
 pub(super) use queue_message::queue_message;
-use seat::{SeatTurn, SeatWanted};
+pub(super) use queued_leg::QueuedLeg;
+use seat::SeatWanted;
 
 /// Unused limiters of single tools are removed when there are twice as many as were in use the last
 /// time, and never while there are fewer than these.
@@ -43,6 +45,10 @@ pub(super) struct Admission {
     current: ArcSwap<RuleLimits>,
     /// The pauses of these rules, for the legs that wait.
     pauses: watch::Sender<Arc<Pauses>>,
+    /// The reads of the shared pauses, numbered as they began.
+    reads: AtomicU64,
+    /// The latest read whose pauses count; 0: none.
+    read: Mutex<u64>,
     tools: Mutex<ToolLimiters>,
 }
 
@@ -68,20 +74,8 @@ struct ToolLimiters {
 #[derive(Debug)]
 pub(super) enum Admittance {
     Now(Permits),
-    Queued(QueuedLeg),
+    Queued(Box<QueuedLeg>),
 }
-
-/// The permits of a leg that may go to the server. Dropping them admits other legs. Empty if nothing is limited.
-#[derive(Debug, Default)]
-pub(super) struct Permits {
-    limits: Vec<Permit>,
-    /// The place of the leg. `None`: the server finds one when the leg is sent.
-    seat: Option<Seat>,
-}
-
-/// The permits of a leg that is at the server. Dropping them admits other legs.
-#[derive(Debug, Default)]
-pub(super) struct HeldPermits(Vec<Permit>);
 
 /// Why a call is not admitted.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,33 +83,6 @@ pub(super) enum NotAdmitted {
     QueueFull,
     /// The tool is paused, and the call cannot wait for the end of that.
     Paused(Arc<Pause>),
-}
-
-/// A leg in a queue. Dropping it leaves the queue.
-#[derive(Debug)]
-pub(super) struct QueuedLeg {
-    turn: LegTurn,
-    /// `None`: the call was sent before, and a pause is for calls that were not.
-    pausing: Option<Pausing>,
-    /// `None` until it is certain that the leg waits.
-    _waiting: Option<Counted>,
-}
-
-/// How far a leg is on its way to the server.
-#[derive(Debug)]
-struct LegTurn {
-    /// The limits that the leg has not passed. It is in the queue of the first one.
-    ahead: VecDeque<LimitAhead>,
-    passed: Permits,
-    seat: SeatTurn,
-}
-
-#[derive(Debug)]
-struct LimitAhead {
-    limiter: Arc<Limiter>,
-    position: Option<QueuePosition>,
-    /// Keeps the queue within its bound. `None` for a call that was admitted before.
-    slot: Option<QueueSlot>,
 }
 
 impl RuleLimits {
@@ -168,6 +135,8 @@ impl Admission {
     pub(super) fn new(rules: Arc<Rules>) -> Self {
         Self {
             pauses: watch::Sender::new(Arc::clone(rules.pauses())),
+            reads: AtomicU64::new(0),
+            read: Mutex::new(0),
             current: ArcSwap::from_pointee(RuleLimits::new(rules, None)),
             tools: Mutex::new(ToolLimiters {
                 by_name: HashMap::new(),
@@ -199,18 +168,53 @@ impl Admission {
         drop(tools);
     }
 
-    /// Replaces the pauses. Calls that wait for the end of one that is gone take their turn, and calls that were not sent yet
-    /// wait for the end of one that is new.
-    pub(super) fn pause(&self, pauses: Pauses) {
-        // Locked for the same reason as above, and so that no change of the rules is lost.
-        let tools = self.tools.lock();
-        let before = self.current.load();
-        if **before.rules.pauses() != pauses {
-            let pauses = Arc::new(pauses);
-            self.replace(&before, before.rules.with_pauses(Arc::clone(&pauses)));
-            self.pauses.send_replace(pauses);
+    /// Returns the number of a read of the shared pauses, which begins now.
+    pub(super) fn begin_read(&self) -> u64 {
+        self.reads.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns `true` if the shared pauses were read once.
+    pub(super) fn knows_pauses(&self) -> bool {
+        *self.read.lock() > 0
+    }
+
+    /// Takes over what the read of that number found, unless what a later read found counts already. Returns the pauses before, if
+    /// they changed. `None`: what was found cannot be read.
+    pub(super) fn take_pauses(
+        &self,
+        number: u64,
+        found: Option<Pauses>,
+        now_ms: u64,
+    ) -> Option<Arc<Pauses>> {
+        let mut read = self.read.lock();
+        if number < *read {
+            return None;
         }
-        drop(tools);
+        *read = number;
+        self.pause(found?.in_force(now_ms))
+    }
+
+    /// Ends the pauses that are over. Returns the pauses before, if there are such.
+    pub(super) fn end_pauses(&self, now_ms: u64) -> Option<Arc<Pauses>> {
+        // Locked, so that no newer pauses are replaced.
+        let _read = self.read.lock();
+        let pauses = Pauses::clone(self.current.load().rules.pauses());
+        self.pause(pauses.in_force(now_ms))
+    }
+
+    /// Replaces the pauses. Calls that wait for the end of one that is gone take their turn, and calls that were not sent yet
+    /// wait for the end of one that is new. Returns the pauses before, if they changed.
+    fn pause(&self, pauses: Pauses) -> Option<Arc<Pauses>> {
+        // Locked for the same reason as above, and so that no change of the rules is lost.
+        let _tools = self.tools.lock();
+        let before = self.current.load();
+        if **before.rules.pauses() == pauses {
+            return None;
+        }
+        let pauses = Arc::new(pauses);
+        self.replace(&before, before.rules.with_pauses(Arc::clone(&pauses)));
+        self.pauses.send_replace(pauses);
+        Some(Arc::clone(before.rules.pauses()))
     }
 
     fn replace(&self, before: &RuleLimits, rules: Rules) {
@@ -219,67 +223,84 @@ impl Admission {
     }
 
     /// Admits a new call, or queues the call if the queues have room. While its tool is paused, a call waits in the queue of its
-    /// rule, if that has one and the pause ends before the call has to (`ends_ms`).
-    pub(super) fn enter(&self, tool: &str, ends_ms: u64) -> Result<Admittance, NotAdmitted> {
+    /// rule, if that has one and the pause ends before the call has to (`ends_ms`). A call that `goes_on` is of those that the
+    /// server knows, for which there is no pause.
+    pub(super) fn enter(
+        &self,
+        tool: &str,
+        ends_ms: u64,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Admittance, NotAdmitted> {
+        let limits = self.limits_of(tool);
         let pause = self.current.load().rules.pauses().of(tool).cloned();
-        if let Some(pause) = pause {
+        if let Some(pause) = pause.filter(|_| !goes_on()) {
             // Not in the queue of the server, which is for all tools.
-            let own = self.own_limiter(tool).filter(|_| pause.until_ms < ends_ms);
+            let own = limits.own().filter(|_| pause.until_ms < ends_ms);
             let slot = own.and_then(|own| own.slot());
             let slot = slot.ok_or(NotAdmitted::Paused(pause))?;
-            let mut leg = QueuedLeg::new(self.limiters(tool), Some(self.pausing(tool)));
-            if let Some(first) = leg.turn.ahead.front_mut() {
-                first.slot = Some(slot);
-            }
+            let mut leg = QueuedLeg::new(&limits);
+            leg.keep_room(slot);
+            leg.pausing = Some(self.pausing(tool, limits));
             return Ok(Admittance::Queued(leg.counted()));
         }
-        let mut admittance = self.queue_new(tool);
-        if let Admittance::Queued(queued) = &mut admittance {
-            // On a full queue the leg is dropped here, which also gives up the permits and the position that it has
-            // taken.
-            queued.take_slots()?;
+        match QueuedLeg::new(&limits).line_up() {
+            Ok(permits) => Ok(Admittance::Now(permits)),
+            Err(mut leg) => {
+                // On a full queue the leg is dropped here, which also gives up the permits and the position that it has
+                // taken.
+                leg.take_slots().ok_or(NotAdmitted::QueueFull)?;
+                leg.pausing = (!goes_on()).then(|| self.pausing(tool, limits));
+                Ok(Admittance::Queued(leg))
+            }
         }
-        Ok(admittance)
     }
 
     /// Admits the first leg of a call, or queues the leg, however long the queue is. It also waits for the end of a pause.
     pub(super) fn queue_new(&self, tool: &str) -> Admittance {
-        let pausing = self.pausing(tool);
-        if pausing.current().is_some() {
-            let leg = QueuedLeg::new(self.limiters(tool), Some(pausing));
-            return Admittance::Queued(leg.counted());
-        }
-        self.line_up(tool, Some(pausing))
+        let limits = self.limits_of(tool);
+        let leg = QueuedLeg::new(&limits);
+        let is_paused = self.current.load().rules.pauses().of(tool).is_some();
+        let lined_up = if is_paused {
+            Err(leg.counted())
+        } else {
+            leg.line_up()
+        };
+        lined_up.map_or_else(
+            |mut leg| {
+                leg.pausing = Some(self.pausing(tool, limits));
+                Admittance::Queued(leg)
+            },
+            Admittance::Now,
+        )
     }
 
     /// Admits a leg of a call that was sent before, or queues the leg, however long the queue is.
     pub(super) fn queue(&self, tool: &str) -> Admittance {
-        self.line_up(tool, None)
+        let lined_up = QueuedLeg::new(&self.limits_of(tool)).line_up();
+        lined_up.map_or_else(Admittance::Queued, Admittance::Now)
     }
 
-    fn line_up(&self, tool: &str, pausing: Option<Pausing>) -> Admittance {
-        let mut leg = QueuedLeg::new(self.limiters(tool), pausing);
-        // The first poll takes the position in the queue, or finds that there is no queue. Unconstrained,
-        // because the runtime's budget for this task could make a free permit look taken.
-        match unconstrained(leg.turn.within_limits()).now_or_never() {
-            Some(()) => Admittance::Now(leg.turn.passed),
-            None => Admittance::Queued(leg.counted()),
-        }
+    /// What a leg follows that was never sent, and has passed its limits.
+    pub(super) fn pausing_of(&self, tool: &str) -> Pausing {
+        self.pausing(tool, self.limits_of(tool))
     }
 
-    /// What a leg follows that was never sent.
-    pub(super) fn pausing(&self, tool: &str) -> Pausing {
+    fn pausing(&self, tool: &str, limits: LegLimits) -> Pausing {
         Pausing {
             tool: tool.into(),
             pauses: self.pauses.subscribe(),
-            limiters: self.limiters(tool),
+            limits,
         }
     }
 
-    /// The limiters in the order in which a call passes them.
-    fn limiters(&self, tool: &str) -> Vec<Arc<Limiter>> {
+    /// The limits that a leg of this tool passes.
+    fn limits_of(&self, tool: &str) -> LegLimits {
+        let own = self.own_limiter(tool);
         let server = self.current.load().server.clone();
-        self.own_limiter(tool).into_iter().chain(server).collect()
+        LegLimits {
+            has_own: own.is_some(),
+            in_order: own.into_iter().chain(server).collect(),
+        }
     }
 
     /// The limiter of the tool's rule.
@@ -341,16 +362,14 @@ impl Admittance {
                     ..permits
                 }),
                 Seating::Waits(wait) => {
-                    let mut queued = QueuedLeg::new(Vec::new(), pausing());
-                    queued.turn.passed = permits;
-                    queued.turn.seat = SeatTurn::Waits(wait, wanted());
-                    Self::Queued(queued.counted())
+                    let queued = QueuedLeg::behind_limits(permits, wait, wanted(), pausing());
+                    Self::Queued(queued)
                 }
             },
             // The seat comes after the limits: a leg that waits for a limit keeps no session from a call that can go
             // out.
             Self::Queued(mut leg) => {
-                leg.turn.seat = SeatTurn::Wanted(wanted());
+                leg.want(wanted());
                 Self::Queued(leg)
             }
         }
@@ -358,132 +377,5 @@ impl Admittance {
 
     pub(super) fn is_queued(&self) -> bool {
         matches!(self, Self::Queued(_))
-    }
-}
-
-impl Permits {
-    /// Returns the place for the request that is sent now, and what the leg holds while it is at the server.
-    pub(super) fn take_place(self) -> (Option<Seat>, HeldPermits) {
-        (self.seat, HeldPermits(self.limits))
-    }
-}
-
-impl From<HeldPermits> for Permits {
-    /// For the next leg of the call.
-    fn from(HeldPermits(limits): HeldPermits) -> Self {
-        Self { limits, seat: None }
-    }
-}
-
-impl QueuedLeg {
-    fn new(limiters: Vec<Arc<Limiter>>, pausing: Option<Pausing>) -> Self {
-        Self {
-            turn: LegTurn {
-                ahead: limiters.into_iter().map(LimitAhead::new).collect(),
-                passed: Permits::default(),
-                seat: SeatTurn::Anywhere,
-            },
-            pausing,
-            _waiting: None,
-        }
-    }
-
-    fn counted(self) -> Self {
-        Self {
-            _waiting: Some(Counted::waiting_call()),
-            ..self
-        }
-    }
-
-    /// Resolves when the leg has passed all limits and has its place at the server, and its tool is not paused. `Err`: it gets none,
-    /// and this is the end of the call.
-    ///
-    /// Cancel safe: passed limits stay passed, and the position in the queue stays.
-    pub(super) async fn admitted(&mut self) -> Result<Permits, Event> {
-        let Self { turn, pausing, .. } = self;
-        let Some(pausing) = pausing else {
-            return turn.come().await;
-        };
-        loop {
-            if pausing.current().is_some() {
-                // The places go to tools that are not paused.
-                turn.begin_anew(&pausing.limiters);
-                pausing.over().await;
-            }
-            tokio::select! {
-                biased;
-                () = pausing.begun() => {}
-                come = turn.come() => return come,
-            }
-        }
-    }
-
-    /// Takes room in every queue that the leg may come to: a call must not be refused half-way.
-    fn take_slots(&mut self) -> Result<(), NotAdmitted> {
-        for ahead in &mut self.turn.ahead {
-            let slot = ahead.limiter.slot();
-            ahead.slot = Some(slot.ok_or(NotAdmitted::QueueFull)?);
-        }
-        Ok(())
-    }
-
-    /// Returns the message that a client may receive about the call.
-    pub(super) fn message(&self) -> Box<str> {
-        if let Some(pause) = self.pausing.as_ref().and_then(Pausing::current) {
-            return format!("The tool is paused {}", pause.terms()).into();
-        }
-        let Some(ahead) = self.turn.ahead.front() else {
-            return self.turn.seat.message();
-        };
-        queue_message(ahead.position.as_ref().map_or(0, QueuePosition::ahead))
-    }
-}
-
-impl LegTurn {
-    /// Resolves when the leg has passed all limits and has its place at the server.
-    ///
-    /// Cancel safe.
-    async fn come(&mut self) -> Result<Permits, Event> {
-        self.within_limits().await;
-        // The permits stay in `passed` until the seat is there, so that a poll that is cancelled here loses none of
-        // them.
-        self.passed.seat = self.seat.seat().await?;
-        Ok(std::mem::take(&mut self.passed))
-    }
-
-    async fn within_limits(&mut self) {
-        while let Some(ahead) = self.ahead.front_mut() {
-            let line_up = || ahead.limiter.line_up();
-            // The position outlives this future, so that a poll which is cancelled does not join the queue at its end
-            // again.
-            let position = ahead.position.get_or_insert_with(line_up);
-            let permit = position.permit().await;
-            self.passed.limits.push(permit);
-            // This also returns the slot: from here on the leg takes no room in this queue.
-            self.ahead.pop_front();
-        }
-    }
-
-    /// Gives back what the leg has, but for its room in queues. `limiters`: all that the leg passes.
-    fn begin_anew(&mut self, limiters: &[Arc<Limiter>]) {
-        self.passed = Permits::default();
-        for ahead in &mut self.ahead {
-            ahead.position = None;
-        }
-        let passed = limiters.len().saturating_sub(self.ahead.len());
-        for limiter in limiters.iter().take(passed).rev() {
-            self.ahead.push_front(LimitAhead::new(Arc::clone(limiter)));
-        }
-        self.seat.begin_anew();
-    }
-}
-
-impl LimitAhead {
-    fn new(limiter: Arc<Limiter>) -> Self {
-        Self {
-            limiter,
-            position: None,
-            slot: None,
-        }
     }
 }

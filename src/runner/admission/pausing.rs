@@ -7,12 +7,20 @@ use tokio::sync::watch;
 use super::limiter::Limiter;
 use crate::task::pauses::{Pause, Pauses};
 
+/// The limits that a leg passes, in this order.
+#[derive(Debug)]
+pub(super) struct LegLimits {
+    pub(super) in_order: Vec<Arc<Limiter>>,
+    /// The first is that of the tool's rule.
+    pub(super) has_own: bool,
+}
+
 /// The pauses of the tool of one leg, and the limits that the leg passes once there is none.
 #[derive(Debug)]
 pub(in crate::runner) struct Pausing {
     pub(super) tool: Box<str>,
     pub(super) pauses: watch::Receiver<Arc<Pauses>>,
-    pub(super) limiters: Vec<Arc<Limiter>>,
+    pub(super) limits: LegLimits,
 }
 
 impl Pausing {
@@ -36,5 +44,12 @@ impl Pausing {
         if is_over {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+impl LegLimits {
+    /// The limiter of the tool's rule.
+    pub(super) fn own(&self) -> Option<&Arc<Limiter>> {
+        self.in_order.first().filter(|_| self.has_own)
     }
 }

@@ -1,5 +1,9 @@
 //! The order of admission, the bound of the queue, and that no permit is lost.
 
+use std::collections::VecDeque;
+
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::task::glob::Glob;
 use crate::task::policy::Rule;
@@ -46,7 +50,7 @@ fn nothing_waits_where_nothing_is_limited() {
     let admission = Admission::new(Arc::default());
     assert!(!admission.rules().limits("x"));
     let legs: Vec<_> = (0..100)
-        .map(|_| admission.enter("x", u64::MAX).unwrap())
+        .map(|_| admission.enter("x", u64::MAX, || false).unwrap())
         .collect();
     assert!(legs.iter().all(is_in));
 }
@@ -54,18 +58,18 @@ fn nothing_waits_where_nothing_is_limited() {
 #[test]
 fn first_come_first_served_and_a_full_queue_refuses() {
     let admission = admission(None);
-    let first = admission.enter("x", u64::MAX).unwrap();
-    let second = admission.enter("x", u64::MAX).unwrap();
+    let first = admission.enter("x", u64::MAX, || false).unwrap();
+    let second = admission.enter("x", u64::MAX, || false).unwrap();
     let mut queue: Vec<_> = (0..3)
-        .map(|_| admission.enter("x", u64::MAX).unwrap())
+        .map(|_| admission.enter("x", u64::MAX, || false).unwrap())
         .collect();
     assert!(is_in(&first) && is_in(&second) && !queue.iter().any(is_in));
     assert_eq!(
-        admission.enter("x", u64::MAX).unwrap_err(),
+        admission.enter("x", u64::MAX, || false).unwrap_err(),
         NotAdmitted::QueueFull
     );
     assert!(
-        is_in(&admission.enter("y", u64::MAX).unwrap()),
+        is_in(&admission.enter("y", u64::MAX, || false).unwrap()),
         "another tool"
     );
 
@@ -89,12 +93,12 @@ fn first_come_first_served_and_a_full_queue_refuses() {
     drop(queue.remove(1));
     assert_eq!(said(&queue[1]), "Waiting for a free place; it is the next");
     let mut last = [
-        admission.enter("x", u64::MAX).unwrap(),
-        admission.enter("x", u64::MAX).unwrap(),
+        admission.enter("x", u64::MAX, || false).unwrap(),
+        admission.enter("x", u64::MAX, || false).unwrap(),
     ];
     assert!(!is_in(&last[0]) && !is_in(&last[1]));
     assert_eq!(
-        admission.enter("x", u64::MAX).unwrap_err(),
+        admission.enter("x", u64::MAX, || false).unwrap_err(),
         NotAdmitted::QueueFull
     );
     drop(second);
@@ -104,21 +108,21 @@ fn first_come_first_served_and_a_full_queue_refuses() {
 #[test]
 fn an_entry_counts_all_its_tools_together() {
     let admission = admission(None);
-    let _first = admission.enter("ab", u64::MAX).unwrap();
-    assert!(!is_in(&admission.enter("abc", u64::MAX).unwrap()));
+    let _first = admission.enter("ab", u64::MAX, || false).unwrap();
+    assert!(!is_in(&admission.enter("abc", u64::MAX, || false).unwrap()));
 }
 
 #[test]
 fn who_waits_for_a_tool_takes_no_place_from_others() {
     let admission = admission(Some(limit(2, 2)));
-    let slow = admission.enter("ab1", u64::MAX).unwrap();
-    let mut next = admission.enter("ab2", u64::MAX).unwrap();
-    let other = admission.enter("x", u64::MAX).unwrap();
+    let slow = admission.enter("ab1", u64::MAX, || false).unwrap();
+    let mut next = admission.enter("ab2", u64::MAX, || false).unwrap();
+    let other = admission.enter("x", u64::MAX, || false).unwrap();
     assert!(is_in(&slow) && is_in(&other) && !is_in(&next));
-    let mut third = admission.enter("x", u64::MAX).unwrap();
+    let mut third = admission.enter("x", u64::MAX, || false).unwrap();
     assert!(!is_in(&third));
     assert_eq!(
-        admission.enter("y", u64::MAX).unwrap_err(),
+        admission.enter("y", u64::MAX, || false).unwrap_err(),
         NotAdmitted::QueueFull,
         "in all, two wait"
     );
@@ -132,9 +136,9 @@ fn who_waits_for_a_tool_takes_no_place_from_others() {
 #[test]
 fn a_leg_that_was_let_in_before_is_never_refused() {
     let admission = admission(Some(limit(1, 0)));
-    let first = admission.enter("x", u64::MAX).unwrap();
+    let first = admission.enter("x", u64::MAX, || false).unwrap();
     assert_eq!(
-        admission.enter("x", u64::MAX).unwrap_err(),
+        admission.enter("x", u64::MAX, || false).unwrap_err(),
         NotAdmitted::QueueFull
     );
     let mut leg = admission.queue("x");
@@ -150,7 +154,7 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
     let mut legs = VecDeque::new();
     for number in 0..1_000_usize {
         let tool = ["ab1", "ab2", "x", "y"][number % 4];
-        legs.extend(admission.enter(tool, u64::MAX));
+        legs.extend(admission.enter(tool, u64::MAX, || false));
         for leg in &mut legs {
             is_admitted(leg);
         }
@@ -165,16 +169,16 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
     }
     drop(legs);
     let x: Vec<_> = (0..2)
-        .map(|_| admission.enter("x", u64::MAX).unwrap())
+        .map(|_| admission.enter("x", u64::MAX, || false).unwrap())
         .collect();
-    let ab = admission.enter("ab", u64::MAX).unwrap();
+    let ab = admission.enter("ab", u64::MAX, || false).unwrap();
     assert!(x.iter().all(is_in) && is_in(&ab));
     let queue: Vec<_> = (0..4)
-        .map(|_| admission.enter("y", u64::MAX).unwrap())
+        .map(|_| admission.enter("y", u64::MAX, || false).unwrap())
         .collect();
     assert!(!queue.iter().any(is_in));
     assert_eq!(
-        admission.enter("z", u64::MAX).unwrap_err(),
+        admission.enter("z", u64::MAX, || false).unwrap_err(),
         NotAdmitted::QueueFull
     );
 }
@@ -182,11 +186,11 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
 #[test]
 fn names_that_nobody_uses_any_more_are_forgotten() {
     let admission = admission(None);
-    let _used = admission.enter("used", u64::MAX).unwrap();
+    let _used = admission.enter("used", u64::MAX, || false).unwrap();
     for number in 0..10_000 {
         drop(
             admission
-                .enter(&format!("tool {number}"), u64::MAX)
+                .enter(&format!("tool {number}"), u64::MAX, || false)
                 .unwrap(),
         );
     }
@@ -210,22 +214,22 @@ fn new_rules_count_the_calls_that_run_and_those_that_wait() {
     let admission = Admission::new(limited(Some(limit(2, 2)), Some(limit(2, 2))));
     for tool in ["ab", "x"] {
         admission.change_rules(&limited(Some(limit(2, 2)), Some(limit(2, 2))));
-        let [first, second] = [0; 2].map(|_| admission.enter(tool, u64::MAX).unwrap());
-        let mut third = admission.enter(tool, u64::MAX).unwrap();
+        let [first, second] = [0; 2].map(|_| admission.enter(tool, u64::MAX, || false).unwrap());
+        let mut third = admission.enter(tool, u64::MAX, || false).unwrap();
         assert!(is_in(&first) && is_in(&second) && !is_in(&third));
 
         admission.change_rules(&limited(Some(limit(1, 1)), Some(limit(1, 1))));
         drop(first);
         assert!(!is_admitted(&mut third), "one runs, and one may");
         assert_eq!(
-            admission.enter(tool, u64::MAX).unwrap_err(),
+            admission.enter(tool, u64::MAX, || false).unwrap_err(),
             NotAdmitted::QueueFull
         );
         drop(second);
         assert!(is_admitted(&mut third));
 
         admission.change_rules(&limited(Some(limit(2, 0)), Some(limit(2, 0))));
-        assert!(is_in(&admission.enter(tool, u64::MAX).unwrap()));
+        assert!(is_in(&admission.enter(tool, u64::MAX, || false).unwrap()));
     }
 }
 
@@ -234,10 +238,10 @@ fn a_limit_that_is_gone_holds_nobody() {
     let admission = Admission::new(limited(Some(limit(1, 1)), Some(limit(1, 1))));
     for tool in ["ab", "x"] {
         admission.change_rules(&limited(Some(limit(1, 1)), Some(limit(1, 1))));
-        let first = admission.enter(tool, u64::MAX).unwrap();
-        let mut second = admission.enter(tool, u64::MAX).unwrap();
+        let first = admission.enter(tool, u64::MAX, || false).unwrap();
+        let mut second = admission.enter(tool, u64::MAX, || false).unwrap();
         admission.change_rules(&limited(None, None));
-        assert!(is_in(&admission.enter(tool, u64::MAX).unwrap()));
+        assert!(is_in(&admission.enter(tool, u64::MAX, || false).unwrap()));
         assert!(!is_admitted(&mut second), "it keeps what it began with");
         drop(first);
         assert!(is_admitted(&mut second));
@@ -263,30 +267,30 @@ fn a_paused_tool_without_a_queue_begins_no_call_and_the_legs_of_its_calls_go_on(
     admission.pause(paused(&["x*"]));
     let rules = admission.rules();
     assert!(rules.limits("x1") && rules.may_refuse() && !rules.limits("y"));
-    let refused = admission.enter("x1", u64::MAX).unwrap_err();
+    let refused = admission.enter("x1", u64::MAX, || false).unwrap_err();
     assert!(matches!(refused, NotAdmitted::Paused(pause) if &*pause.tools == "x*"));
-    assert!(is_in(&admission.enter("y", u64::MAX).unwrap()));
+    assert!(is_in(&admission.enter("y", u64::MAX, || false).unwrap()));
     assert!(is_in(&admission.queue("x1")), "it was sent before");
     let mut new = admission.queue_new("x1");
     assert!(!is_admitted(&mut new));
 
     admission.change_rules(&Rules::default());
-    let refused = admission.enter("x1", u64::MAX);
+    let refused = admission.enter("x1", u64::MAX, || false);
     assert!(refused.is_err(), "a reload ends no pause");
     admission.pause(Pauses::default());
-    assert!(is_admitted(&mut new) && is_in(&admission.enter("x1", u64::MAX).unwrap()));
+    assert!(is_admitted(&mut new) && is_in(&admission.enter("x1", u64::MAX, || false).unwrap()));
     assert!(!admission.rules().may_refuse());
 }
 
 #[test]
 fn calls_of_a_paused_tool_wait_in_the_queue_of_its_rule_until_the_last_pause_is_over() {
     let admission = admission(Some(limit(9, 1)));
-    let running = admission.enter("x", u64::MAX).unwrap();
+    let running = admission.enter("x", u64::MAX, || false).unwrap();
     admission.pause(paused(&["x", "*"]));
-    let enter = || admission.enter("x", u64::MAX);
+    let enter = || admission.enter("x", u64::MAX, || false);
     let mut queue: Vec<_> = (0..3).map(|_| enter().unwrap()).collect();
     assert!(!queue.iter_mut().any(is_admitted));
-    let refused = |ends_ms| admission.enter("x", ends_ms).unwrap_err();
+    let refused = |ends_ms| admission.enter("x", ends_ms, || false).unwrap_err();
     assert!(matches!(refused(u64::MAX), NotAdmitted::Paused(_)), "full");
     queue.pop();
     assert!(
@@ -301,7 +305,7 @@ fn calls_of_a_paused_tool_wait_in_the_queue_of_its_rule_until_the_last_pause_is_
     // None of them takes the room of another tool in the queue of the server.
     admission.pause(paused(&["x"]));
     assert!(!queue.iter_mut().any(is_admitted));
-    assert!(is_in(&admission.enter("y", u64::MAX).unwrap()));
+    assert!(is_in(&admission.enter("y", u64::MAX, || false).unwrap()));
     admission.pause(Pauses::default());
     assert!(is_admitted(&mut queue[0]), "one of two permits is free");
     assert!(!is_admitted(&mut queue[1]));
@@ -311,10 +315,10 @@ fn calls_of_a_paused_tool_wait_in_the_queue_of_its_rule_until_the_last_pause_is_
 
 #[test]
 fn a_call_that_waits_already_waits_for_the_end_of_a_new_pause_and_holds_up_no_other_tool() {
-    let admission = admission(Some(limit(1, 9)));
-    let running = admission.enter("x", u64::MAX).unwrap();
+    let admission = admission(Some(limit(1, 2)));
+    let running = admission.enter("x", u64::MAX, || false).unwrap();
     let [mut paused_call, mut other] =
-        ["x", "y"].map(|tool| admission.enter(tool, u64::MAX).unwrap());
+        ["x", "y"].map(|tool| admission.enter(tool, u64::MAX, || false).unwrap());
     let mut sent_before = admission.queue("x");
     assert!(
         ![&mut paused_call, &mut other, &mut sent_before]
@@ -332,7 +336,7 @@ fn a_call_that_waits_already_waits_for_the_end_of_a_new_pause_and_holds_up_no_ot
     assert!(is_admitted(&mut paused_call));
     drop(paused_call);
     assert!(
-        is_in(&admission.enter("y", u64::MAX).unwrap()),
+        is_in(&admission.enter("y", u64::MAX, || false).unwrap()),
         "no permit is lost"
     );
 }

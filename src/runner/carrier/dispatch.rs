@@ -50,7 +50,7 @@ impl From<Admittance> for Dispatch {
     fn from(admittance: Admittance) -> Self {
         match admittance {
             Admittance::Now(permits) => Self::Ready(permits),
-            Admittance::Queued(leg) => Self::Queued(Box::new(leg)),
+            Admittance::Queued(leg) => Self::Queued(leg),
         }
     }
 }

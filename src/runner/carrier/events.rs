@@ -2,8 +2,8 @@
 
 use tracing::info;
 
-use super::super::outcome;
 use super::super::responder::CallAnswer;
+use super::super::{leg, outcome};
 use super::dispatch::LegOrigin;
 use super::{Audience, CallStage, Carrier, Flow};
 use crate::base::failpoint::{Point, hit};
@@ -105,6 +105,16 @@ impl Carrier {
         } else {
             leg
         }
+    }
+
+    /// Returns `true` if nothing of the call was sent yet, and it goes on with no call that the server knows: a pause of its tool is
+    /// for such calls.
+    pub(super) fn is_new(&self) -> bool {
+        let was_sent = match &self.stage {
+            CallStage::Plain(plain) => plain.round.is_some(),
+            CallStage::Recorded(recorded) => recorded.task().sent_ms.is_some(),
+        };
+        !was_sent && !leg::goes_on(Some(self.server.era), &self.server.outgoing)
     }
 
     /// Returns `true` if the call was sent before this leg.

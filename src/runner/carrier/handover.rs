@@ -183,7 +183,7 @@ impl Carrier {
             Admittance::Now(permits) => permits,
             Admittance::Queued(leg) => {
                 // The repeat is committed in `on_permits`, when the leg has its turn.
-                self.dispatch = Dispatch::Queued(Box::new(leg));
+                self.dispatch = Dispatch::Queued(leg);
                 self.timers.arm(Timer::QueueMessage, Instant::now());
                 return Some(Flow::Continue);
             }

@@ -63,8 +63,8 @@ impl Carrier {
     pub(super) fn seated(&self, limits: Admittance) -> Admittance {
         let (era, outgoing) = (self.server.era, &self.server.outgoing);
         let pausing = || {
-            let tool = tool_of(outgoing).filter(|_| !self.had_leg())?;
-            Some(self.runner.admission.pausing(tool))
+            let tool = tool_of(outgoing).filter(|_| self.is_new())?;
+            Some(self.runner.admission.pausing_of(tool))
         };
         limits.with_seat(&self.runner.upstream, Some(era), outgoing, pausing)
     }
@@ -75,10 +75,10 @@ impl Carrier {
         let admittance = match tool_of(&self.server.outgoing) {
             Some(tool) => {
                 let admission = &self.runner.admission;
-                let limits = if self.had_leg() {
-                    admission.queue(tool)
-                } else {
+                let limits = if self.is_new() {
                     admission.queue_new(tool)
+                } else {
+                    admission.queue(tool)
                 };
                 self.seated(limits)
             }
@@ -87,7 +87,7 @@ impl Carrier {
         match admittance {
             Admittance::Now(permits) => self.on_permits(permits).await,
             Admittance::Queued(leg) => {
-                self.dispatch = Dispatch::Queued(Box::new(leg));
+                self.dispatch = Dispatch::Queued(leg);
                 self.tell_queue()
             }
         }

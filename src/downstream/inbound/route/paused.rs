@@ -1,7 +1,7 @@
 //! Refuses new calls of paused tools before the server is asked anything: it may be away for as long as the pause lasts.
 
 use crate::mcp::error::{Reason, RpcError};
-use crate::mcp::input::is_retry;
+use crate::mcp::input::is_answer;
 use crate::mcp::request::Request;
 use crate::task::pauses::Pause;
 use crate::task::policy::Rules;
@@ -20,7 +20,7 @@ pub(super) fn check(
     let rule = rules.for_tool(tool).0;
     // A claim may stand for a call that runs.
     let may_join = has_key || rule.attach_window_ms.is_some();
-    if may_join || is_retry(&request.params) || rule.concurrency.is_some() {
+    if may_join || is_answer(&request.params) || rule.concurrency.is_some() {
         return Ok(());
     }
     Err(refusal(tool, pause))

@@ -187,7 +187,7 @@ fn task(
     facts: &CallFacts<'_>,
 ) -> Result<CallDecision, RpcError> {
     let (request, server) = (intent.request, &facts.server);
-    paused::check(name, request, intent.key.is_some(), facts.rules)?;
+    paused::check(name, request, has_key(intent.key, by), facts.rules)?;
     if request.params.is_ambiguous(&RESERVED) {
         return Err(RpcError::invalid_params(
             "Invalid params: ambiguous members",

@@ -181,8 +181,10 @@ fn a_new_call_of_a_paused_tool_is_refused_before_the_server_is_asked() {
     assert_eq!(decided(r#"{"name":"u","task":{}}"#, &away), "ask Era");
     // It may join a call that runs, or go on with one.
     assert_eq!(decided(KEYED_TASK, &away), "ask Era");
-    let answers = r#"{"name":"t","task":{},"inputResponses":{}}"#;
+    let answers = r#"{"name":"t","task":{},"inputResponses":{"k":{}}}"#;
     assert_eq!(decided(answers, &away), "ask Era");
+    let none = r#"{"name":"t","task":{},"inputResponses":{}}"#;
+    assert_eq!(decided(none, &away), refused);
     let queues = paused(Rules::new(
         Rule {
             concurrency: Some(Concurrency::EachTool(Limit {

@@ -45,6 +45,7 @@ export const TABLE = [
     page: "docs/operations.md", begins: "raincheck tasks list", with: ["tasks"], lines: true,
     serves: [undefined, undefined, "working", undefined, undefined],
   },
+  { page: "docs/operations.md", begins: "raincheck tools pause", with: ["tasks"], says: "nothing is paused" },
   { page: "docs/performance.md", begins: "benches/run", why: MEASURES },
   { page: "docs/quickstart.md", begins: "PORT=8000", serves: "listening on port 8000" },
   { page: "docs/quickstart.md", begins: "raincheck check --upstream", with: ["server"] },

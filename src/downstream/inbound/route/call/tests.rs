@@ -32,6 +32,15 @@ fn facts(rules: &Rules) -> CallFacts<'_> {
     }
 }
 
+/// The list of a server that runs the tool as a task of its own only.
+fn own_task_only() -> KnownTools {
+    let mut tools = Tools::default();
+    let page =
+        r#"{"tools":[{"name":"t","inputSchema":{},"execution":{"taskSupport":"required"}}]}"#;
+    tools.add_page(&raw(page.to_owned()).unwrap()).unwrap();
+    KnownTools::Listed(Arc::new(tools))
+}
+
 fn asked(mut facts: CallFacts<'_>) -> CallFacts<'_> {
     facts.server.tools = KnownTools::Unavailable;
     facts
@@ -141,15 +150,11 @@ fn a_call_becomes_a_task_where_its_client_asks_for_one() {
 #[test]
 fn a_task_of_the_server_s_own_has_no_key() {
     let rules = Rules::default();
-    let mut tools = Tools::default();
-    let page =
-        r#"{"tools":[{"name":"t","inputSchema":{},"execution":{"taskSupport":"required"}}]}"#;
-    tools.add_page(&raw(page.to_owned()).unwrap()).unwrap();
     let mut keeps = CallFacts {
         keeps_native_tasks: true,
         ..facts(&rules)
     };
-    keeps.server.tools = KnownTools::Listed(Arc::new(tools));
+    keeps.server.tools = own_task_only();
     assert_eq!(decided(TASK, &keeps), "pass");
     assert_eq!(decided(KEYED_TASK, &keeps), "refuse -32602");
     let hides = CallFacts {
@@ -199,15 +204,11 @@ fn a_new_call_of_a_paused_tool_is_refused_before_the_server_is_asked() {
     waits.server.era = None;
     assert_eq!(decided(TASK, &waits), "ask Era");
     // No queue takes a task of the server's own.
-    let mut tools = Tools::default();
-    let page =
-        r#"{"tools":[{"name":"t","inputSchema":{},"execution":{"taskSupport":"required"}}]}"#;
-    tools.add_page(&raw(page.to_owned()).unwrap()).unwrap();
     let mut keeps = CallFacts {
         keeps_native_tasks: true,
         ..facts(&queues)
     };
-    keeps.server.tools = KnownTools::Listed(Arc::new(tools));
+    keeps.server.tools = own_task_only();
     assert_eq!(decided(TASK, &keeps), refused);
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::tasks::TaskActionError;
+use crate::base::printable::is_printable;
 use crate::base::utc::rfc3339;
 use crate::runner::Runner;
 use crate::runner::pauses::PauseError;
@@ -25,7 +26,7 @@ pub(super) struct OperatorTools {
 
 /// The body of a request to pause tools.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct PauseRequest {
     tools: String,
     seconds: u64,
@@ -35,7 +36,7 @@ struct PauseRequest {
 
 /// The body of a request to end a pause.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct ResumeRequest {
     tools: String,
 }
@@ -101,15 +102,19 @@ impl PauseRequest {
             r#"the body must be {"tools": "build_*", "seconds": 1800, "reason": "..."}"#;
         let mut asked: Self =
             serde_json::from_slice(body).map_err(|error| format!("{FORM}: {error}"))?;
-        // Clients read the reason in a sentence.
+        // Clients and terminals show the reason in a sentence.
+        asked
+            .reason
+            .retain(|letter| letter.is_whitespace() || is_printable(letter));
         asked.reason = asked
             .reason
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        if asked.tools.is_empty() || asked.tools.chars().count() > TOOLS_MAX {
+        let is_short = (1..=TOOLS_MAX).contains(&asked.tools.chars().count());
+        if !is_short || !asked.tools.chars().all(is_printable) {
             return Err(format!(
-                "name a tool, or a glob of tools, of at most {TOOLS_MAX} characters"
+                "name a tool, or a glob of tools, of at most {TOOLS_MAX} characters that can be seen"
             ));
         }
         if let Err(error) = Glob::parse(&asked.tools) {
@@ -149,7 +154,8 @@ mod tests {
     #[test]
     fn the_request_of_a_pause_has_its_bounds() {
         let read = |body: &str| PauseRequest::read(body.as_bytes());
-        let good = read(r#"{"tools":"build_*","seconds":60,"reason":" new\n disk "}"#).unwrap();
+        let good =
+            read(r#"{"tools":"build_*","seconds":60,"reason":" new\n \u001bdisk "}"#).unwrap();
         assert_eq!(
             (&*good.tools, good.seconds, &*good.reason),
             ("build_*", 60, "new disk")
@@ -159,7 +165,9 @@ mod tests {
         for (body, why) in [
             ("{", "the body must be"),
             (r#"{"tools":"x","seconds":60,"until":"x"}"#, "unknown field"),
+            ("[]", "expected an object"),
             (r#"{"tools":"","seconds":60}"#, "name a tool"),
+            (r#"{"tools":"x\u0007","seconds":60}"#, "name a tool"),
             (
                 &format!(r#"{{"tools":"{long}","seconds":60}}"#),
                 "name a tool",

@@ -17,8 +17,8 @@ use crate::task::question::QuestionStage;
 use crate::task::state::Task;
 use crate::upstream::{Forwarded, Retry, UpstreamRequest};
 
-/// Returns `true` if the request answers a question of a modern server, which knows the call. The state in it is the server's
-/// own, and not checked here.
+/// Returns `true` if the request answers a question of a modern server, and so continues a call there. The state in it is the
+/// server's own, and not checked here.
 pub(super) fn goes_on(era: Option<Era>, outgoing: &UpstreamRequest) -> bool {
     let is_answer = || Object::parse(&outgoing.params).is_ok_and(|params| is_answer(&params));
     era == Some(Era::Modern) && is_answer()

@@ -67,8 +67,8 @@ impl Runner {
     }
 
     /// Reads the pauses, unless they were read before: calls of lost owners may be calls of paused tools.
-    pub(super) async fn know_pauses(&self) -> Result<(), StoreError> {
-        if self.admission.knows_pauses() {
+    pub(super) async fn ensure_pauses_read(&self) -> Result<(), StoreError> {
+        if self.admission.has_read_pauses() {
             return Ok(());
         }
         self.read_pauses().await

@@ -56,7 +56,7 @@ impl Runner {
     /// Handles the tasks that a dead process left in the same store, before the first call.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
-        self.know_pauses().await?;
+        self.ensure_pauses_read().await?;
         self.recover_all(&mut BTreeSet::new()).await
     }
 
@@ -96,7 +96,7 @@ impl Runner {
     async fn sweep(self: &Arc<Self>, history: &mut SweepHistory) -> Result<(), StoreError> {
         // A part of the store may fail by itself (a slot of a cluster, a right that was taken away). The
         // other steps are done all the same.
-        let mut swept = self.know_pauses().await;
+        let mut swept = self.ensure_pauses_read().await;
         if swept.is_ok() {
             swept = self.recover_all(&mut history.known).await;
         }

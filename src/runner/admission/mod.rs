@@ -174,7 +174,7 @@ impl Admission {
     }
 
     /// Returns `true` if the shared pauses were read once.
-    pub(super) fn knows_pauses(&self) -> bool {
+    pub(super) fn has_read_pauses(&self) -> bool {
         *self.read.lock() > 0
     }
 
@@ -223,8 +223,8 @@ impl Admission {
     }
 
     /// Admits a new call, or queues the call if the queues have room. While its tool is paused, a call waits in the queue of its
-    /// rule, if that has one and the pause ends before the call has to (`ends_ms`). A call that `goes_on` is of those that the
-    /// server knows, for which there is no pause.
+    /// rule, if that has one and the pause ends before the call has to (`ends_ms`). A call that `goes_on` was begun at
+    /// the server before, and no pause holds it.
     pub(super) fn enter(
         &self,
         tool: &str,

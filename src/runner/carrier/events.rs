@@ -107,8 +107,8 @@ impl Carrier {
         }
     }
 
-    /// Returns `true` if nothing of the call was sent yet, and it goes on with no call that the server knows: a pause of its tool is
-    /// for such calls.
+    /// Returns `true` if nothing of the call was sent yet, and it continues no call at the server: a pause of its tool is for
+    /// such calls.
     pub(super) fn is_new(&self) -> bool {
         let was_sent = match &self.stage {
             CallStage::Plain(plain) => plain.round.is_some(),

@@ -100,7 +100,8 @@ impl Runner {
     /// Reads the value and applies it, unless what a later read found is applied already.
     async fn read_pauses(&self) -> Result<(), StoreError> {
         let number = self.admission.begin_read();
-        let found = match self.kv.find(name()).await {
+        // Asked once: callers come again, and together they must not ask a store that refuses them many times a second.
+        let found = match self.ledger.store().find(name()).await {
             Ok(found) => read(found.as_ref()),
             Err(away @ (StoreError::Unavailable(_) | StoreError::Full)) => return Err(away),
             Err(StoreError::Newer | StoreError::UnknownKey | StoreError::Corrupt(_)) => None,

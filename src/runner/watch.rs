@@ -200,7 +200,7 @@ impl Watch {
         again.get_or_insert_with(later).tasks.insert(id);
     }
 
-    /// The next task that changed since it was last returned here. A [`Stopper`] that was used counts as not used after this.
+    /// The next task that changed since it was last returned here. A stop that was noted counts as not noted after this.
     ///
     /// Cancel safe: dropped before it resolves, no mark is lost.
     pub async fn changed(&self) -> TaskId {

@@ -18,6 +18,8 @@ mod embedded_only;
 mod eventually;
 #[path = "support/fleet.rs"]
 mod fleet;
+#[path = "store/history.rs"]
+mod history;
 #[path = "store/kept.rs"]
 mod kept;
 #[path = "store/notes.rs"]
@@ -65,6 +67,12 @@ macro_rules! with_rules {
             commits::changes_are_seen_in_order_and_creations_are_not,
             commits::what_is_told_is_seen_and_changes_nothing,
             commits::a_record_may_be_empty_or_large_and_of_any_bytes,
+            history::an_end_has_one_entry,
+            history::entries_come_in_order_behind_a_place,
+            history::the_last_entries_stay,
+            history::entries_are_found_before_and_after_they_are_put_together,
+            history::two_replicas_put_entries_together_once,
+            history::old_entries_go,
             kept::indexes_change_with_the_commit_and_not_without,
             kept::staying_in_the_same_index_keeps_the_task_there,
             kept::due_is_most_overdue_first_and_bounded,

@@ -35,6 +35,7 @@ use crate::runner::{self, Runner};
 use crate::sharing::room::BufferBudget;
 use crate::sharing::shares::Shares;
 use crate::store::embedded::Embedded;
+use crate::store::history::{History, HistoryTerms};
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::observed::Observed;
@@ -213,10 +214,19 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
     };
     let store: Arc<dyn Store> = Arc::new(Observed::new(store));
     let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
-    let ledger = Ledger::new(store, clock, patience).within({
-        let (of_caller, in_all) = quotas(&config.limits);
-        Quotas::new(of_caller, in_all)
+    let history = config.history.map(|history| {
+        let terms = HistoryTerms {
+            keep: history.keep,
+            entries_max: history.entries_max,
+        };
+        Arc::new(History::new(Arc::clone(&store), notes.clone(), terms))
     });
+    let ledger = Ledger::new(store, clock, patience)
+        .within({
+            let (of_caller, in_all) = quotas(&config.limits);
+            Quotas::new(of_caller, in_all)
+        })
+        .recording(history);
     (ledger, notes)
 }
 

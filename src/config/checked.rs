@@ -15,7 +15,8 @@ use super::problem::Problem;
 use super::scalar::words;
 use super::server::Wrapped;
 use super::settings::{
-    AdminSettings, Config, DrainSettings, LimitSettings, ListenSettings, ReplicaSettings,
+    AdminSettings, Config, DrainSettings, HistorySettings, LimitSettings, ListenSettings,
+    ReplicaSettings,
 };
 use super::settings_store::{Location, Seal};
 use super::settings_upstream::{
@@ -68,6 +69,7 @@ impl Config {
             companion: companion::companion(&file.tasks, for_one_client)?,
             rules,
             drain: drain(file.drain, &admin)?,
+            history: history(&file.history, &admin)?,
             admin,
             auth,
             limits: LimitSettings::try_from(file.limits)?,
@@ -315,6 +317,25 @@ fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Pr
         show_payloads: file.show_payloads,
         ready_needs_store: file.ready_needs_store,
     })
+}
+
+/// The most entries of the history. Each page costs a few bytes for each of them.
+const HISTORY_ENTRIES_MAX: usize = 10_000_000;
+
+/// Only operators read the history, so that it is kept where they are answered.
+fn history(
+    file: &file::History,
+    admin: &AdminSettings,
+) -> Result<Option<HistorySettings>, Problem> {
+    if !(1..=HISTORY_ENTRIES_MAX).contains(&file.entries_max) {
+        let text = format!("is not between 1 and {HISTORY_ENTRIES_MAX}");
+        return Err(Problem::new("history.entries_max", text));
+    }
+    let is_kept = admin.listen.is_some() && !file.keep.is_zero();
+    Ok(is_kept.then_some(HistorySettings {
+        keep: file.keep,
+        entries_max: file.entries_max,
+    }))
 }
 
 fn admin_address(

@@ -34,6 +34,7 @@ pub(super) struct File {
     pub(super) jobs: Vec<Job>,
     pub(super) notify: Vec<Notify>,
     pub(super) events: Events,
+    pub(super) history: History,
     pub(super) replica: Replica,
     pub(super) drain: Drain,
     pub(super) admin: Admin,
@@ -261,6 +262,24 @@ pub(super) struct Events {
     pub(super) enabled: bool,
     #[serde(deserialize_with = "scalar")]
     pub(super) webhooks: WrittenWebhooks,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct History {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) keep: Duration,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) entries_max: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            keep: Duration::from_hours(7 * 24),
+            entries_max: 100_000,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -70,8 +70,8 @@ pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CompanionSettings, CompanionUse, Config, DrainSettings,
-    JwtSettings, LimitSettings, ListenSettings, NotifySettings, Quota, ReplicaSettings,
-    TelemetrySettings, TraceSettings,
+    HistorySettings, JwtSettings, LimitSettings, ListenSettings, NotifySettings, Quota,
+    ReplicaSettings, TelemetrySettings, TraceSettings,
 };
 pub use settings_events::EventSettings;
 pub use settings_store::{Location, Seal, StoreSettings, WaitSettings};

@@ -38,6 +38,8 @@ pub struct Config {
     pub replica: ReplicaSettings,
     pub drain: DrainSettings,
     pub admin: AdminSettings,
+    /// How much is kept of tasks that have ended. `None`: nothing.
+    pub history: Option<HistorySettings>,
     pub auth: AuthSettings,
     pub limits: LimitSettings,
     pub notify: Vec<NotifySettings>,
@@ -194,6 +196,14 @@ pub struct AdminSettings {
     pub show_payloads: bool,
     /// `true` if the process is not ready while the store is away, even after the store was reached once.
     pub ready_needs_store: bool,
+}
+
+/// How much is kept of tasks that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistorySettings {
+    pub keep: Duration,
+    /// The most entries, about.
+    pub entries_max: usize,
 }
 
 /// The settings that decide which clients may call.

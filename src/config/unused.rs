@@ -2,7 +2,7 @@
 //! file may be shared with other configurations.
 
 use super::companion::PREFIX;
-use super::file::{File, Terms, ToolRule};
+use super::file::{File, History, Terms, ToolRule};
 use super::file_store::Store;
 use super::file_telemetry::Traces;
 use super::scalar::OrAuto;
@@ -25,6 +25,11 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
                 "admin.token",
                 file.admin.token.is_some() && file.admin.listen.is_none(),
                 "nobody listens for it without admin.listen",
+            ),
+            (
+                "history",
+                file.history != History::default() && file.admin.listen.is_none(),
+                "nobody reads it without admin.listen, so nothing is kept",
             ),
         ]);
     all.filter(|(_, is_unused, _)| *is_unused)

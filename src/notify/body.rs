@@ -6,9 +6,8 @@
 use crate::base::utc::rfc3339;
 use crate::mcp::json::Writer;
 use crate::task::notices::Notice;
-use crate::task::state::Task;
+use crate::task::state::{Outcome, Task};
 use crate::telemetry::seconds::seconds;
-use crate::telemetry::tasks::words;
 
 /// The type of every message. The MCP Events extension has the same name for the same thing.
 const TYPE: &str = "raincheck.task.updated";
@@ -23,7 +22,7 @@ pub fn body(task: &Task, notice: &Notice) -> String {
         .number("seconds", seconds);
     // A notice of a question may go out behind the end of its task, and must not contain that end.
     let end = task.outcome.as_ref().filter(|_| notice.is_end());
-    let (outcome, reason, effect) = end.map(words).unwrap_or_default();
+    let (outcome, reason, effect) = end.map(Outcome::words).unwrap_or_default();
     let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
     for (key, value) in [
         ("outcome", outcome),

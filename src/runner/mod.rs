@@ -40,6 +40,7 @@ mod follower;
 pub mod given_up;
 pub mod given_up_claims;
 mod heartbeat;
+mod history;
 mod indexed;
 pub mod learned;
 mod leg;
@@ -149,6 +150,7 @@ impl Runner {
         self.services.spawn(Arc::clone(self).share_learned());
         self.services.spawn(Arc::clone(self).watch_given_up());
         self.services.spawn(Arc::clone(self).follow_pauses());
+        self.services.spawn(Arc::clone(self).keep_history());
         self.services
             .spawn(async move { heart.beat_until_halted().await });
         self.services

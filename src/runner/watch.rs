@@ -13,8 +13,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::base::lock::Mutex;
 use crate::store::{ChangeEvent, Changes};
-use crate::task::id::{Revision, TaskId};
-use crate::telemetry::{recent, waiting};
+use crate::task::id::TaskId;
+use crate::telemetry::waiting;
 
 /// The pause before a record that changed and could not be read is read again.
 pub(super) const RELOAD: Duration = Duration::from_secs(1);
@@ -92,10 +92,6 @@ impl Watches {
             match changes.next().await {
                 ChangeEvent::Changed(change) => {
                     self.mark(change.id);
-                    // Without a revision the id is that of a value or a log, and operators search for tasks only.
-                    if change.revision > Revision(0) {
-                        recent::changed(change.id);
-                    }
                     waiting::changed(change.id, change.revision);
                 }
                 // It is unknown which records changed, so every watched record has to be read again.

@@ -7,7 +7,8 @@ use tokio::sync::broadcast;
 
 use super::error::StoreError;
 use super::kv::{KvStore, Name};
-use super::{Beat, Changes, Commit, ListPlace, Store, Stored, Write};
+use super::{Beat, Changes, Commit, Ended, ListPlace, Store, Stored, Write};
+use crate::task::history::HistoryPlace;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 /// A store that was not reached yet. It holds nothing and keeps nothing.
@@ -58,6 +59,10 @@ impl Store for Absent {
         _: Option<ListPlace>,
         _: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
+        away()
+    }
+
+    async fn ended(&self, _: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
         away()
     }
 

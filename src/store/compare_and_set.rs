@@ -88,6 +88,7 @@ mod tests {
                 drop_from: None,
                 keep_for: None,
                 request: None,
+                history: None,
                 durable: false,
                 ends: false,
                 listed: None,

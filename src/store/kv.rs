@@ -53,6 +53,12 @@ pub enum Kind {
     Subscriptions,
     /// The tools that operators have paused.
     Pauses,
+    /// The head of the history of ended tasks.
+    History,
+    /// Some entries of the history.
+    HistoryChunk,
+    /// The index of some entries of the history.
+    HistoryIndex,
 }
 
 impl Kind {
@@ -75,6 +81,9 @@ impl Kind {
             Self::Client => 'c',
             Self::Subscriptions => 'w',
             Self::Pauses => 'o',
+            Self::History => 'h',
+            Self::HistoryChunk => 'y',
+            Self::HistoryIndex => 'j',
         }
     }
 
@@ -97,6 +106,9 @@ impl Kind {
             Self::Client => "client",
             Self::Subscriptions => "subscriptions",
             Self::Pauses => "pauses",
+            Self::History => "history",
+            Self::HistoryChunk => "history chunk",
+            Self::HistoryIndex => "history index",
         }
     }
 }

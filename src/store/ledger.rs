@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::error::StoreError;
+use super::history::History;
 pub use super::loaded::Loaded;
 use super::lost_ends::LostEnds;
 use super::outbox::Outbox;
@@ -41,6 +42,7 @@ pub struct Ledger {
     quotas: Arc<Quotas>,
     lost_ends: Arc<LostEnds>,
     outbox: Outbox,
+    history: Option<Arc<History>>,
 }
 
 /// Unique nonces: a random half for this process and a counter. They need to be unique and not secret,
@@ -105,6 +107,7 @@ impl Ledger {
             quotas: Arc::new(Quotas::new(Allowance::ANY, Allowance::ANY)),
             lost_ends: Arc::default(),
             outbox: Outbox::default(),
+            history: None,
         }
     }
 
@@ -121,6 +124,17 @@ impl Ledger {
     #[must_use]
     pub fn telling(self, outbox: Outbox) -> Self {
         Self { outbox, ..self }
+    }
+
+    /// Adds the tasks that end to the history.
+    #[must_use]
+    pub fn recording(self, history: Option<Arc<History>>) -> Self {
+        Self { history, ..self }
+    }
+
+    /// The history of this store, if one is kept.
+    pub fn history(&self) -> Option<&Arc<History>> {
+        self.history.as_ref()
     }
 
     pub fn outbox(&self) -> &Outbox {
@@ -323,6 +337,9 @@ impl Ledger {
         // A client relies on an answer that was accepted, so a failover must not lose it.
         write.durable |= answers;
         write.request = request;
+        let ends_now = decided.task.is_ended() && !loaded.task.is_ended();
+        let history = self.history.as_ref().filter(|_| ends_now);
+        write.history = history.and_then(|history| history.entry(&decided.task));
         let committed = self.commit_patiently(&write, self.patience.read).await;
         if committed.is_err() {
             // The end may stand in the store. A later read of the record then reports it.
@@ -332,7 +349,9 @@ impl Ledger {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
                 telemetry::waiting::committed(&decided.task, revision, self.now_ms());
-                let ends_now = decided.task.is_ended() && !loaded.task.is_ended();
+                if let Some(history) = history {
+                    history.added();
+                }
                 if ends_now {
                     // An earlier commit of this end may have got no answer. The end is reported once.
                     self.lost_ends.forget(decided.task.id);
@@ -386,6 +405,7 @@ impl Ledger {
                 .cloned(),
             keep_for,
             request: None,
+            history: None,
             // A client relies on these: that the task exists, that an answer arrived, how the task ended.
             durable: task.log.is_none()
                 && before.is_none_or(|before| task.is_ended() && !before.is_ended()),

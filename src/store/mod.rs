@@ -10,12 +10,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use crate::task::history::HistoryPlace;
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
 pub mod absent;
 mod compare_and_set;
 pub mod embedded;
 mod error;
+pub mod history;
 mod kept_keys;
 pub mod key_value;
 pub mod kv;
@@ -86,9 +88,27 @@ pub struct Write {
     pub durable: bool,
     /// This write ends its task and adds next to nothing, so that a full store accepts it too.
     pub ends: bool,
+    /// Only with the end of a task: what the history keeps of it. See [`Store::ended`].
+    pub history: Option<HistoryEntry>,
     /// Only with create: whose list names the task while the record exists, its caller's or that of one session of an
     /// anonymous caller. See [`Store::listed`].
     pub listed: Option<Caller>,
+}
+
+/// What the history keeps of one task that ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryEntry {
+    pub entry: Bytes,
+    /// Unix milliseconds until which the entry is kept, if it is among the last [`ENDED_LENGTH`].
+    pub expires_ms: u64,
+}
+
+/// An entry of the history as the store holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub place: HistoryPlace,
+    pub id: TaskId,
+    pub entry: Bytes,
 }
 
 /// The outcome of a [`Write`].
@@ -182,6 +202,10 @@ impl fmt::Debug for Changes {
 /// The number of changes that the log keeps. A follower that falls further behind gets [`ChangeEvent::Missed`].
 pub const LOG_LENGTH: usize = 4096;
 
+/// The number of entries of the history that a store keeps, at least about as many: they are read before they go, and kept
+/// together under names ([`history`]).
+pub const ENDED_LENGTH: usize = 16_384;
+
 /// Where tasks live.
 ///
 /// No method waits longer than the store's command timeout (results may be large and have a longer
@@ -238,6 +262,10 @@ pub trait Store: kv::KvStore {
         after: Option<ListPlace>,
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError>;
+
+    /// The entries of the history behind these places, in the order of the commits of each bucket: the last
+    /// [`ENDED_LENGTH`] at most. A bucket without a place is read from its first entry on.
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError>;
 
     /// Removes a task from the due index and from this incarnation's index: its record is gone or cannot
     /// be read. A record that exists stays, and its next commit enters it in the indexes again.

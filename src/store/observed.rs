@@ -11,7 +11,8 @@ use tracing::{info, warn};
 
 use super::error::StoreError;
 use super::kv::{KvStore, Name};
-use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write};
+use super::{Beat, Changes, Commit, Ended, ListPlace, Store, StoreHealth, Stored, Write};
+use crate::task::history::HistoryPlace;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::telemetry::metrics::METRICS;
 
@@ -136,6 +137,10 @@ impl Store for Observed {
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
         timed("list", self.store.listed(caller, after, limit)).await
+    }
+
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
+        timed("ended", self.store.ended(after)).await
     }
 
     async fn forget(

@@ -22,7 +22,10 @@ use super::kv::{Kind, KvStore, Name};
 use super::seal::{Binding, Sealer};
 pub use super::sealed_value::Clear;
 use super::sealed_value::{of_value, open, seal};
-use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write};
+use super::{
+    Beat, Changes, Commit, Ended, HistoryEntry, ListPlace, Store, StoreHealth, Stored, Write,
+};
+use crate::task::history::HistoryPlace;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 /// Seals and opens the values of one store.
@@ -147,8 +150,13 @@ impl Store for Sealed {
             let request = write.request.clone();
             let request = request.map(|request| self.seal(&of_request(&id), request));
             let record = self.seal(&of_record(&id, &write.caller), write.record.clone())?;
+            let history = write.history.as_ref().map(|history| {
+                let entry = self.seal(&of_history(&id), history.entry.clone())?;
+                Ok::<_, StoreError>(HistoryEntry { entry, ..*history })
+            });
             let sealed = Write {
                 record,
+                history: history.transpose()?,
                 request: request.transpose()?,
                 ..write.clone()
             };
@@ -209,6 +217,16 @@ impl Store for Sealed {
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
         self.store.listed(caller, after, limit).await
+    }
+
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
+        let mut ended = self.store.ended(after).await?;
+        // One entry that cannot be read does not hide the others.
+        ended.retain_mut(|ended| {
+            let opened = self.open(&of_history(&ended.id), std::mem::take(&mut ended.entry));
+            opened.map(|entry| ended.entry = entry).is_ok()
+        });
+        Ok(ended)
     }
 
     async fn forget(
@@ -385,6 +403,15 @@ fn of_record<'a>(id: &'a TaskId, caller: &'a Caller) -> Binding<'a> {
 fn of_request(id: &TaskId) -> Binding<'_> {
     Binding {
         kind: "request",
+        id: id.as_bytes(),
+        caller: &[],
+        number: 0,
+    }
+}
+
+fn of_history(id: &TaskId) -> Binding<'_> {
+    Binding {
+        kind: "history entry",
         id: id.as_bytes(),
         caller: &[],
         number: 0,

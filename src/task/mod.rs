@@ -9,6 +9,7 @@ pub mod durations;
 pub mod events;
 pub mod gave_up;
 pub mod glob;
+pub mod history;
 pub mod id;
 pub mod input_rule;
 pub mod job_rules;

@@ -21,7 +21,8 @@ use super::question::{Question, QuestionStage};
 use super::resume_point::ResumePoint;
 use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::{Failure, Reason, SideEffect, own_failure};
+use crate::mcp::result::is_tool_error;
 
 /// The durable record of one call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -213,6 +214,26 @@ pub enum Outcome {
     /// A JSON-RPC error object.
     Failed(Box<RawValue>),
     Cancelled,
+}
+
+impl Outcome {
+    /// The end in one word (`completed`, `tool_error`, `failed` or `cancelled`), and the reason and the effect where
+    /// raincheck itself failed the task, else empty texts: an error of the server has neither.
+    pub fn words(&self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Completed(Payload::Inline(result)) if is_tool_error(result.get()) => {
+                ("tool_error", "", "")
+            }
+            // A large result is kept beside the record, so only this mark shows that it is an error.
+            Self::Completed(Payload::Kept { is_error: true, .. }) => ("tool_error", "", ""),
+            Self::Completed(_) => ("completed", "", ""),
+            Self::Failed(error) => {
+                let (reason, effect) = own_failure(error).unwrap_or_default();
+                ("failed", reason, effect)
+            }
+            Self::Cancelled => ("cancelled", "", ""),
+        }
+    }
 }
 
 /// Where a result is.

@@ -12,7 +12,6 @@ pub mod operation_ending;
 pub mod operation_series;
 pub mod operations;
 pub mod polls;
-pub mod recent;
 pub mod repeats;
 pub mod resources;
 pub mod seconds;

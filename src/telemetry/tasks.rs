@@ -8,11 +8,9 @@ use super::metrics::METRICS;
 use super::seconds::seconds;
 use super::tool::{with_label, with_label_of};
 use super::traces;
-use crate::mcp::error::own_failure;
-use crate::mcp::result::is_tool_error;
 use crate::task::change::{TaskChange, changes};
 use crate::task::input_rule::AnsweredBy;
-use crate::task::state::{Outcome, Payload, Task};
+use crate::task::state::{Outcome, Task};
 
 /// Reports what a commit of this replica changed. `before` is `None` for a new record.
 pub fn committed(before: Option<&Task>, after: &Task) {
@@ -21,7 +19,11 @@ pub fn committed(before: Option<&Task>, after: &Task) {
             .outcome
             .as_ref()
             .filter(|_| change == TaskChange::Ended);
-        events::happened(change, after, ending.map(words).map(<[&str; 3]>::from));
+        events::happened(
+            change,
+            after,
+            ending.map(Outcome::words).map(<[&str; 3]>::from),
+        );
         report(change, before, after);
     }
 }
@@ -90,7 +92,7 @@ fn report(change: TaskChange, before: Option<&Task>, task: &Task) {
 
 fn ended(before: Option<&Task>, task: &Task) {
     let Some(outcome) = &task.outcome else { return };
-    let (word, reason, effect) = words(outcome);
+    let (word, reason, effect) = outcome.words();
     traces::tasks::ended(before, task, [word, reason, effect]);
     // The metric counts the life of the task, which its clients poll; the line says how long the call took.
     let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
@@ -100,7 +102,6 @@ fn ended(before: Option<&Task>, task: &Task) {
     // A record that no client heard of is a call that its client waited for.
     if task.announced {
         super::polls::ended(task);
-        super::recent::changed(task.id);
         let metrics = &METRICS.tasks;
         with_label_of(&task.name, word == "completed", |tool| {
             let ended = [tool, word, reason, effect];
@@ -138,20 +139,4 @@ fn ended(before: Option<&Task>, task: &Task) {
         announced: task.announced,
     };
     line.write();
-}
-
-/// The outcome, and the reason and the effect where raincheck itself failed the task.
-pub fn words(outcome: &Outcome) -> (&'static str, &'static str, &'static str) {
-    match outcome {
-        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result.get()) => {
-            ("tool_error", "", "")
-        }
-        Outcome::Completed(Payload::Kept { is_error: true, .. }) => ("tool_error", "", ""),
-        Outcome::Completed(_) => ("completed", "", ""),
-        Outcome::Failed(error) => {
-            let (reason, effect) = own_failure(error).unwrap_or_default();
-            ("failed", reason, effect)
-        }
-        Outcome::Cancelled => ("cancelled", "", ""),
-    }
 }

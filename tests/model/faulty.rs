@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use raincheck::store::kv::{KvStore, Name};
-use raincheck::store::{Beat, Changes, Commit, ListPlace, Store, StoreError, Stored, Write};
+use raincheck::store::{Beat, Changes, Commit, Ended, ListPlace, Store, StoreError, Stored, Write};
+use raincheck::task::history::HistoryPlace;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 
 use crate::reference::Fault;
@@ -81,6 +82,10 @@ impl Store for Faulty {
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
         self.inner.listed(caller, after, limit).await
+    }
+
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
+        self.inner.ended(after).await
     }
 
     async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {

@@ -11,7 +11,8 @@ use raincheck::runner::call_log::entry::LogEntry;
 use raincheck::runner::call_log::log::EventLog;
 use raincheck::store::kv::{KvStore, Name};
 use raincheck::store::record::{decode, encode};
-use raincheck::store::{Beat, Changes, Commit, ListPlace, Store, StoreError, Stored, Write};
+use raincheck::store::{Beat, Changes, Commit, Ended, ListPlace, Store, StoreError, Stored, Write};
+use raincheck::task::history::HistoryPlace;
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use raincheck::task::state::{Outcome, Task};
 
@@ -299,6 +300,10 @@ impl Store for LinkedStore {
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
         self.through(self.inner.listed(caller, after, limit)).await
+    }
+
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
+        self.through(self.inner.ended(after)).await
     }
 
     async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {

@@ -113,6 +113,19 @@ impl Rig {
         }
     }
 
+    /// The clock by which the store expires what it keeps.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        match &self.clock {
+            Time::Manual(clock) => Arc::<Manual>::clone(clock),
+            Time::Real => Arc::new(System),
+        }
+    }
+
+    /// Returns `true` if tasks are in many buckets, each of which keeps its own last entries.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.looks > 1
+    }
+
     pub(crate) fn now_ms(&self) -> u64 {
         match &self.clock {
             Time::Manual(clock) => clock.now_ms(),
@@ -181,6 +194,7 @@ pub(crate) fn create_until(expires_ms: u64) -> Write {
         drop_from: None,
         keep_for: None,
         request: None,
+        history: None,
         durable: false,
         ends: false,
         listed: None,
@@ -200,6 +214,7 @@ pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Writ
         drop_from: None,
         keep_for: None,
         request: None,
+        history: None,
         durable: false,
         ends: false,
         listed: None,

@@ -1,10 +1,9 @@
 //! The tasks of all replicas, for operators: list, show, cancel, answer.
 //!
-//! Open tasks are found by the store's due index, which names each of them, whichever replica carries it. Ended tasks
-//! are in no index, because an index would cost each task one more write: the list contains those that changed on any
-//! replica recently, according to the change log since this replica started. Any other ended task is found by its
-//! whole id.
+//! Open tasks are found by the store's due index, which names each of them, whichever replica carries it. Those that have ended
+//! are found in the history, which outlives their records.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,13 +16,14 @@ use crate::mcp::elicitation;
 use crate::mcp::input::{self, InputResponses};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
+use crate::store::history::{HistoryPage, HistoryQuery};
 use crate::store::ledger::{ApplyError, Loaded};
+use crate::task::history::{EndedTask, TaskFilter};
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
 use crate::task::recovery;
 use crate::task::state::Task;
-use crate::telemetry::recent;
 use crate::upstream::Forwarded;
 
 mod query;
@@ -31,8 +31,8 @@ mod related;
 mod summary;
 mod tree;
 
-use query::{TaskQuery, wants_tree};
-use summary::{Payloads, Shown};
+use query::{TaskQuery, beginning, place_text, wants_tree};
+use summary::{ListedTask, Payloads, Shown};
 
 /// The most open tasks, and the most ended ones, that one list looks at.
 const TASKS_MAX: usize = 10_000;
@@ -46,8 +46,8 @@ const LISTS_MAX: usize = 2;
 /// A store on several servers shows a part of its due index in each look, and all of it in so many.
 const LOOKS: usize = 8;
 
-/// The shortest beginning of an id that finds a task.
-const PREFIX_MIN: usize = 4;
+/// The most chunks of the history that a list with open tasks looks into.
+const CHUNKS_MAX: usize = 64;
 
 /// Why an operator's request was not done.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(super) enum TaskActionError {
     Wrong(String),
     /// The store has no such task.
     Unknown,
-    /// No open or recent task begins like this. An older one may.
+    /// No open task, and none of the history, begins like this.
     UnknownBeginning,
     /// The task is in a state that does not allow it; the sentence explains why.
     Conflict(String),
@@ -88,7 +88,6 @@ pub(super) struct OperatorTasks {
 
 impl OperatorTasks {
     pub(super) fn new(runner: watch::Receiver<Arc<Runner>>, show_payloads: bool) -> Self {
-        recent::keep();
         Self {
             runner,
             show_payloads,
@@ -103,20 +102,49 @@ impl OperatorTasks {
         (replica, runner.living_replicas())
     }
 
-    /// A page of the list, with counts over the whole list.
+    /// A page of the list, with counts over the whole list, or a page of the history.
     pub(super) async fn list(&self, query: &str) -> Result<Value, TaskActionError> {
         let query = TaskQuery::read(query).map_err(TaskActionError::Wrong)?;
-        let (mut tasks, is_partial) = self.read_all(query.wants_ended()).await?;
+        // The semaphore is never closed. The permit is held until the list is made.
+        let _place = self.lists.acquire().await;
+        if query.is_about_past() {
+            return self.past(&query).await;
+        }
+        let (open, is_partial) = self.read_open().await?;
         let now_ms = self.now_ms();
-        tasks.retain(|task| query.counts(task, now_ms));
+        let (ended, is_more) = if query.wants_ended() {
+            let page = self.ended(HistoryQuery {
+                filter: &query.filter,
+                checks_end: false,
+                after: None,
+                limit: TASKS_MAX,
+                chunks_max: CHUNKS_MAX,
+            });
+            let page = page.await?;
+            (page.entries, page.next.is_some())
+        } else {
+            (Vec::new(), false)
+        };
+        // A task that ended after it was read as open is on the list once.
+        let known: HashSet<TaskId> = ended.iter().map(|ended| ended.id).collect();
+        let open = open
+            .into_iter()
+            .filter(|task| !known.contains(&task.id) && query.filter.passes_running(task, now_ms));
+        let mut tasks: Vec<ListedTask> = open
+            .map(|task| ListedTask::Open(Box::new(task)))
+            .chain(ended.into_iter().map(ListedTask::Ended))
+            .collect();
         let counts = summary::counts(&tasks);
         tasks.retain(|task| query.has_state(task));
-        let fails = |task: &&Task| recovery::fate(task) == Some(recovery::FAILS);
+        let fails = |task: &&ListedTask| match task {
+            ListedTask::Open(task) => recovery::fate(task) == Some(recovery::FAILS),
+            ListedTask::Ended(_) => false,
+        };
         let fail_if_lost = tasks.iter().filter(fails).count();
         query.order(&mut tasks);
         let (total, limit) = (tasks.len(), query.limit());
         let page = tasks.iter().skip(query.offset).take(limit);
-        let page: Vec<Value> = page.map(|task| summary::line(task, now_ms)).collect();
+        let page: Vec<Value> = page.map(|task| task.line(now_ms)).collect();
         let next = query.offset.saturating_add(page.len());
         Ok(json!({
             "now": crate::base::utc::rfc3339(now_ms),
@@ -125,14 +153,67 @@ impl OperatorTasks {
             "total": total,
             "next_offset": (next < total).then_some(next),
             "partial": is_partial,
+            "more_ended": is_more,
             "tasks": page,
         }))
+    }
+
+    /// A page of the history.
+    async fn past(&self, query: &TaskQuery) -> Result<Value, TaskActionError> {
+        let page = self.ended(HistoryQuery {
+            filter: &query.filter,
+            checks_end: true,
+            after: query.after,
+            limit: query.limit(),
+            chunks_max: usize::MAX,
+        });
+        let HistoryPage {
+            entries,
+            next,
+            is_partial,
+        } = page.await?;
+        Ok(json!({
+            "now": crate::base::utc::rfc3339(self.now_ms()),
+            "next": next.map(place_text),
+            "lost": is_partial,
+            "tasks": entries.iter().map(summary::ended_line).collect::<Vec<_>>(),
+        }))
+    }
+
+    /// Entries of the history. There are none where none is kept.
+    async fn ended(&self, query: HistoryQuery<'_>) -> Result<HistoryPage, StoreError> {
+        match self.runner().ledger().history() {
+            Some(history) => history.page(query).await,
+            None => Ok(HistoryPage::default()),
+        }
+    }
+
+    /// Up to two entries of the history whose ids begin like this.
+    async fn ended_like(&self, beginning: &str) -> Result<Vec<EndedTask<'static>>, StoreError> {
+        let filter = TaskFilter {
+            id: Some(beginning.to_owned()),
+            ..TaskFilter::default()
+        };
+        let page = self.ended(HistoryQuery {
+            filter: &filter,
+            checks_end: false,
+            after: None,
+            limit: 2,
+            chunks_max: usize::MAX,
+        });
+        Ok(page.await?.entries)
     }
 
     /// One task, by its id or a beginning of it that no other task has.
     pub(super) async fn show(&self, id: &str, query: &str) -> Result<Value, TaskActionError> {
         let wants_tree = wants_tree(query).map_err(TaskActionError::Wrong)?;
-        let loaded = self.find(id).await?;
+        let id = self.id_of(id).await?;
+        let Some(loaded) = self.runner().ledger().load(id).await? else {
+            // The history keeps it longer than the store keeps its record.
+            let ended = self.ended_like(&id.to_string()).await?;
+            let ended = ended.first().ok_or(TaskActionError::Unknown)?;
+            return Ok(summary::kept(ended));
+        };
         let task = &loaded.task;
         let (mut request, mut result) = (None, None);
         // The payloads lie beside the record, so each of them costs a read of its own.
@@ -235,35 +316,32 @@ impl OperatorTasks {
     }
 
     async fn find(&self, text: &str) -> Result<Loaded, TaskActionError> {
-        let id = match TaskId::parse(text) {
-            Some(id) => id,
-            None => self.complete(text).await?,
-        };
+        let id = self.id_of(text).await?;
         let found = self.runner().ledger().load(id).await?;
         found.ok_or(TaskActionError::Unknown)
     }
 
-    /// The one known task whose id begins like this, as the log writes it.
-    async fn complete(&self, text: &str) -> Result<TaskId, TaskActionError> {
-        // The log writes dots behind the beginning of an id, and operators copy it from there.
-        let beginning = text.trim_end_matches('.');
-        let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
-        if beginning.len() < PREFIX_MIN || !beginning.chars().all(is_hex) {
-            let why =
-                format!("{text:?} is no task id, nor the first {PREFIX_MIN} characters of one");
-            return Err(TaskActionError::Wrong(why));
+    /// The id that is written here, or the one known id that begins like this, as the log writes it.
+    async fn id_of(&self, text: &str) -> Result<TaskId, TaskActionError> {
+        if let Some(id) = TaskId::parse(text) {
+            return Ok(id);
         }
+        let beginning = beginning(text).map_err(TaskActionError::Wrong)?;
         let (mut known, _) = self.open().await?;
-        known.extend(recent::tasks(TASKS_MAX));
+        known.retain(|id| id.to_string().starts_with(&beginning));
+        known.extend(
+            self.ended_like(&beginning)
+                .await?
+                .iter()
+                .map(|ended| ended.id),
+        );
         known.sort_unstable();
         known.dedup();
-        known.retain(|id| id.to_string().starts_with(beginning));
         match known.as_slice() {
             [] => Err(TaskActionError::UnknownBeginning),
             [id] => Ok(*id),
             _ => Err(TaskActionError::Conflict(format!(
-                "{} tasks begin with {beginning}; write more of the id",
-                known.len()
+                "several tasks begin with {beginning}; write more of the id"
             ))),
         }
     }
@@ -291,16 +369,9 @@ impl OperatorTasks {
         Ok((known, is_partial))
     }
 
-    /// The records of all open tasks, and of the tasks that changed lately and may have ended.
-    async fn read_all(&self, wants_ended: bool) -> Result<(Vec<Task>, bool), TaskActionError> {
-        // The semaphore is never closed. The permit is held until the list is made.
-        let _place = self.lists.acquire().await;
-        let (mut ids, is_partial) = self.open().await?;
-        if wants_ended {
-            ids.extend(recent::tasks(TASKS_MAX));
-            ids.sort_unstable();
-            ids.dedup();
-        }
+    /// The records of all open tasks, and whether there are more than were looked at.
+    async fn read_open(&self) -> Result<(Vec<Task>, bool), TaskActionError> {
+        let (ids, is_partial) = self.open().await?;
         let runner = self.runner();
         let ledger = runner.ledger();
         let mut reading = stream::iter(ids)
@@ -309,7 +380,12 @@ impl OperatorTasks {
         let mut tasks = Vec::new();
         while let Some(found) = reading.next().await {
             match found {
-                Ok(found) => tasks.extend(found.map(|loaded| loaded.task)),
+                // A task that has ended is in the index while receivers must be notified of it.
+                Ok(found) => tasks.extend(
+                    found
+                        .map(|loaded| loaded.task)
+                        .filter(|task| !task.is_ended()),
+                ),
                 // One record that cannot be read does not hide the others.
                 Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
                 // A list without these tasks would look complete.

@@ -1,11 +1,12 @@
 //! The query of an operator for the list of tasks: filters, order, page. Pure.
 
-use crate::base::utc::rfc3339;
-use crate::mcp::error::{Reason, own_failure};
-use crate::task::state::{Outcome, Status, Task};
+use crate::mcp::error::Reason;
+use crate::task::history::{Moment, TaskFilter};
+use crate::task::id::TaskId;
+use crate::task::state::Status;
 use crate::task::tool_pattern::ToolPattern;
 
-use super::summary::outcome_word;
+use super::summary::ListedTask;
 
 /// The number of tasks on one page, unless the operator sets another one.
 const LIMIT: usize = 100;
@@ -17,28 +18,13 @@ const LIMIT_MAX: usize = 1_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TaskQuery {
     state: Option<StateFilter>,
-    outcome: Option<&'static str>,
-    reason: Option<&'static str>,
-    effect: Option<&'static str>,
-    tool: Option<ToolPattern>,
-    caller: Option<String>,
-    replica: Option<String>,
-    older_than_ms: u64,
-    since: Option<Moment>,
-    until: Option<Moment>,
+    pub(super) filter: TaskFilter,
     counts_all: bool,
     sort: TaskOrder,
     limit: Option<usize>,
     pub(super) offset: usize,
-}
-
-/// A time at which a task last changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Moment {
-    /// So many milliseconds ago.
-    Ago(u64),
-    /// The beginning of a time in UTC, as lists show it.
-    At(String),
+    /// The page begins behind this entry of the history.
+    pub(super) after: Option<(u64, TaskId)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +68,9 @@ const EFFECTS: [(&str, &str); 2] = [("none", "none"), ("unknown", "unknown")];
 /// which costs a look at each.
 const COUNTS: [(&str, bool); 2] = [("read", false), ("all", true)];
 
+/// The shortest beginning of an id that finds a task.
+const PREFIX_MIN: usize = 4;
+
 const ORDERS: [(&str, TaskOrder); 3] = [
     ("newest", TaskOrder::Newest),
     ("oldest", TaskOrder::Oldest),
@@ -92,116 +81,110 @@ impl TaskQuery {
     /// Reads the query of a URL. An error is a sentence for the operator.
     pub(super) fn read(query: &str) -> Result<Self, String> {
         let mut read = Self::default();
+        let filter = &mut read.filter;
         for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match &*key {
                 "state" => read.state = Some(word("state", &value, &STATES)?),
-                "outcome" => read.outcome = Some(word("outcome", &value, &OUTCOMES)?),
-                "effect" => read.effect = Some(word("effect", &value, &EFFECTS)?),
+                "outcome" => filter.end.outcome = Some(word("outcome", &value, &OUTCOMES)?),
+                "effect" => filter.end.effect = Some(word("effect", &value, &EFFECTS)?),
                 "reason" => {
                     let known = Reason::ALL.map(|reason| (reason.word(), reason.word()));
-                    read.reason = Some(word("reason", &value, &known)?);
+                    filter.end.reason = Some(word("reason", &value, &known)?);
                 }
                 "sort" => read.sort = word("sort", &value, &ORDERS)?,
                 "counts" => read.counts_all = word("counts", &value, &COUNTS)?,
-                "tool" => read.tool = Some(ToolPattern::of(&value)),
-                "caller" => read.caller = Some(value.into_owned()),
-                "replica" => read.replica = Some(value.into_owned()),
-                "older" => read.older_than_ms = seconds("older", &value)?.saturating_mul(1000),
-                "since" => read.since = Some(moment("since", &value)?),
-                "until" => read.until = Some(moment("until", &value)?),
+                "tool" => filter.tool = Some(ToolPattern::of(&value)),
+                "caller" => filter.caller = Some(value.into_owned()),
+                "replica" => filter.replica = Some(value.into_owned()),
+                "id" => filter.id = Some(beginning(&value)?),
+                "older" => filter.older_than_ms = seconds("older", &value)?.saturating_mul(1000),
+                "since" => filter.since = Some(moment("since", &value)?),
+                "until" => filter.until = Some(moment("until", &value)?),
                 "limit" => read.limit = Some(size("limit", &value)?),
                 "offset" => read.offset = size("offset", &value)?,
+                "after" => read.after = Some(place(&value)?),
                 other => {
                     return Err(format!(
-                        "{other} is no filter; there are state, outcome, reason, effect, tool, caller, replica, \
-                         older (seconds), since, until, sort, limit, offset and counts"
+                        "{other} is no filter; there are state, outcome, reason, effect, tool, caller, replica, id, \
+                         older (seconds), since, until, sort, limit, offset, after and counts"
                     ));
                 }
             }
+        }
+        if let Some(StateFilter::Is(status)) = read.state
+            && status.is_terminal()
+        {
+            read.filter.end.status = Some(status);
+        }
+        if read.after.is_some() && !read.is_about_past() {
+            let why = "after is for lists of tasks that have ended, the last end first, such as state=ended";
+            return Err(why.to_owned());
         }
         Ok(read)
     }
 
     pub(super) fn limit(&self) -> usize {
-        // A larger page is cut and not refused, because `next_offset` leads to the rest.
+        // A larger page is cut and not refused, because the answer leads to the rest.
         self.limit.unwrap_or(LIMIT).min(LIMIT_MAX)
+    }
+
+    /// Returns `true` if the list is a page of the history.
+    pub(super) fn is_about_past(&self) -> bool {
+        self.wants_ended_only()
+            && !self.counts_all
+            && self.sort == TaskOrder::Newest
+            && self.offset == 0
+    }
+
+    fn wants_ended_only(&self) -> bool {
+        match self.state {
+            Some(StateFilter::Ended) => true,
+            Some(StateFilter::Is(status)) => status.is_terminal(),
+            // Only a task that has ended passes these.
+            None | Some(StateFilter::Open) => self.filter.end.is_any(),
+        }
     }
 
     /// Returns `true` if tasks that have ended can be on the list, or are counted.
     pub(super) fn wants_ended(&self) -> bool {
-        self.counts_all
-            || match self.state {
-                None | Some(StateFilter::Ended) => true,
-                Some(StateFilter::Open) => false,
-                Some(StateFilter::Is(status)) => status.is_terminal(),
-            }
-            || self.is_about_end()
-    }
-
-    /// Returns `true` if only tasks that have ended can pass the filters.
-    fn is_about_end(&self) -> bool {
-        self.outcome.is_some() || self.reason.is_some() || self.effect.is_some()
-    }
-
-    /// Returns `true` if the task passes all filters except those of its state and its end, which the counts ignore.
-    pub(super) fn counts(&self, task: &Task, now_ms: u64) -> bool {
-        let is = |wanted: &Option<String>, text: &str| wanted.as_deref().is_none_or(|w| w == text);
-        let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
-        let has_changed_since = |moment: &Moment| moment.is_before(task.updated_ms, now_ms);
-        self.tool
-            .as_ref()
-            .is_none_or(|tool| tool.is_match(&task.name))
-            && is(&self.replica, replica)
-            && self.is_of_caller(task)
-            && now_ms.saturating_sub(task.call_began_ms()) >= self.older_than_ms
-            && self.since.as_ref().is_none_or(has_changed_since)
-            && !self.until.as_ref().is_some_and(has_changed_since)
-    }
-
-    /// By the label of the caller, or by the beginning of its hash, which every caller has.
-    fn is_of_caller(&self, task: &Task) -> bool {
-        self.caller.as_deref().is_none_or(|wanted| {
-            task.label.as_deref() == Some(wanted) || task.caller.short() == wanted
-        })
+        self.counts_all || self.state.is_none() || self.wants_ended_only()
     }
 
     /// Returns `true` if the state of the task, and its end, are those that were asked for.
-    pub(super) fn has_state(&self, task: &Task) -> bool {
-        let has_state = match self.state {
-            None => true,
-            Some(StateFilter::Open) => !task.is_ended(),
-            Some(StateFilter::Ended) => task.is_ended(),
-            Some(StateFilter::Is(status)) => task.status() == status,
-        };
-        has_state
-            && (!self.is_about_end() || task.outcome.as_ref().is_some_and(|it| self.has_end(it)))
-    }
-
-    fn has_end(&self, outcome: &Outcome) -> bool {
-        // Only failures of raincheck's own have a reason and an effect. An error of the server has neither.
-        let (reason, effect) = match outcome {
-            Outcome::Failed(error) => own_failure(error).unzip(),
-            Outcome::Completed(_) | Outcome::Cancelled => (None, None),
-        };
-        self.outcome
-            .is_none_or(|wanted| outcome_word(outcome) == wanted)
-            && self.reason.is_none_or(|wanted| reason == Some(wanted))
-            && self.effect.is_none_or(|wanted| effect == Some(wanted))
+    pub(super) fn has_state(&self, task: &ListedTask) -> bool {
+        match task {
+            ListedTask::Open(task) => {
+                !self.wants_ended_only()
+                    && match self.state {
+                        None | Some(StateFilter::Open) => true,
+                        Some(StateFilter::Ended) => false,
+                        Some(StateFilter::Is(status)) => task.status() == status,
+                    }
+            }
+            ListedTask::Ended(ended) => {
+                let group = &ended.group;
+                let end = &self.filter.end;
+                let has_state = self.state.is_none() || self.wants_ended_only();
+                has_state
+                    && self.state != Some(StateFilter::Open)
+                    && end.passes(&group.outcome, &group.reason, &group.effect)
+            }
+        }
     }
 
     /// Puts the tasks into the order that was asked for.
-    pub(super) fn order(&self, tasks: &mut [Task]) {
+    pub(super) fn order(&self, tasks: &mut [ListedTask]) {
         match self.sort {
-            TaskOrder::Newest => tasks.sort_by_key(|task| std::cmp::Reverse(task.created_ms)),
-            TaskOrder::Oldest => tasks.sort_by_key(|task| task.created_ms),
-            TaskOrder::Stuck => tasks.sort_by_key(|task| {
-                let asked = task.open_questions().map(|(q, _)| q.asked_ms).min();
-                let place = if task.is_ended() {
-                    u64::MAX - task.updated_ms
-                } else {
-                    task.created_ms
-                };
-                (task.is_ended(), asked.unwrap_or(u64::MAX), place)
+            TaskOrder::Newest => {
+                tasks.sort_by_key(|task| std::cmp::Reverse(task.created_ms()));
+            }
+            TaskOrder::Oldest => tasks.sort_by_key(ListedTask::created_ms),
+            TaskOrder::Stuck => tasks.sort_by_key(|task| match task {
+                ListedTask::Open(task) => {
+                    let asked = task.open_questions().map(|(q, _)| q.asked_ms).min();
+                    (false, asked.unwrap_or(u64::MAX), task.created_ms)
+                }
+                ListedTask::Ended(ended) => (true, 0, u64::MAX - ended.times.ended_ms),
             }),
         }
     }
@@ -227,13 +210,28 @@ fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, String
     })
 }
 
-impl Moment {
-    fn is_before(&self, at_ms: u64, now_ms: u64) -> bool {
-        match self {
-            Self::Ago(ago_ms) => now_ms.saturating_sub(at_ms) <= *ago_ms,
-            Self::At(text) => rfc3339(at_ms) >= *text,
-        }
+/// The beginning of an id, as the log writes it, too.
+pub(super) fn beginning(text: &str) -> Result<String, String> {
+    // The log writes dots behind the beginning of an id, and operators copy it from there.
+    let beginning = text.trim_end_matches('.').to_ascii_lowercase();
+    let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
+    if beginning.len() < PREFIX_MIN || !beginning.chars().all(is_hex) {
+        return Err(format!(
+            "{text:?} is no task id, nor the first {PREFIX_MIN} characters of one"
+        ));
     }
+    Ok(beginning)
+}
+
+/// The text of a place in the history, which [`place`] reads.
+pub(super) fn place_text((ended_ms, id): (u64, TaskId)) -> String {
+    format!("{ended_ms}-{id}")
+}
+
+fn place(text: &str) -> Result<(u64, TaskId), String> {
+    let parts = text.split_once('-');
+    let place = parts.and_then(|(ended_ms, id)| Some((ended_ms.parse().ok()?, TaskId::parse(id)?)));
+    place.ok_or_else(|| format!("after={text} is not what \"next\" of a list was"))
 }
 
 /// Reads a number of seconds ago, or a time in UTC: as much of it as there is of `2026-11-30T08:00:00.000Z`, at least the day.
@@ -290,9 +288,24 @@ fn size(key: &str, text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
     use crate::mcp::error::{Failure, Reason, SideEffect};
-    use crate::task::id::TaskId;
+    use crate::task::history::EndedTask;
     use crate::task::machine::tests::task;
-    use crate::task::state::{Leg, Payload};
+    use crate::task::state::{Leg, Outcome, Payload, Task};
+
+    fn listed(task: &Task) -> ListedTask {
+        let entry = EndedTask::of(task).map(|ended| ended.encode());
+        match entry {
+            Some(entry) => ListedTask::Ended(EndedTask::decode(task.id, &entry).unwrap()),
+            None => ListedTask::Open(Box::new(task.clone())),
+        }
+    }
+
+    fn counts(query: &TaskQuery, task: &Task, now_ms: u64) -> bool {
+        match listed(task) {
+            ListedTask::Open(task) => query.filter.passes_running(&task, now_ms),
+            ListedTask::Ended(ended) => query.filter.passes_ended(&ended, false, now_ms),
+        }
+    }
 
     fn made(name: &str, created_ms: u64) -> Task {
         Task {
@@ -308,23 +321,26 @@ mod tests {
         let query = TaskQuery::read("state=open&tool=build&older=10").unwrap();
         assert!(!query.wants_ended());
         let old = made("build", 1_000);
-        assert!(query.counts(&old, 11_000) && query.has_state(&old));
-        assert!(!query.counts(&old, 10_999), "too young");
+        assert!(counts(&query, &old, 11_000) && query.has_state(&listed(&old)));
+        assert!(!counts(&query, &old, 10_999), "too young");
         assert!(!query.counts(&made("deploy", 1_000), 11_000));
         let of_a_late_task = Task {
             began_ms: Some(500),
             ..old.clone()
         };
-        assert!(query.counts(&of_a_late_task, 10_500), "the age of the call");
+        assert!(
+            counts(&query, &of_a_late_task, 10_500),
+            "the age of the call"
+        );
         let ended = Task {
             outcome: Some(Outcome::Cancelled),
             ..old
         };
-        assert!(query.counts(&ended, 11_000) && !query.has_state(&ended));
+        assert!(counts(&query, &ended, 11_000) && !query.has_state(&listed(&ended)));
         let all = TaskQuery::read("state=open&counts=all").unwrap();
-        assert!(all.wants_ended() && !all.has_state(&ended));
+        assert!(all.wants_ended() && !all.has_state(&listed(&ended)));
         let ended_only = TaskQuery::read("state=cancelled").unwrap();
-        assert!(ended_only.wants_ended() && ended_only.has_state(&ended));
+        assert!(ended_only.wants_ended() && ended_only.has_state(&listed(&ended)));
     }
 
     #[test]
@@ -347,8 +363,8 @@ mod tests {
                 ..made("build", 1)
             };
             let query = TaskQuery::read(query).unwrap();
-            assert!(query.wants_ended() && query.counts(&task, 1));
-            query.has_state(&task)
+            assert!(query.wants_ended() && counts(&query, &task, 1));
+            query.has_state(&listed(&task))
         };
         assert!(
             finds("outcome=tool_error", "tool_error") && finds("state=completed", "tool_error")
@@ -373,7 +389,7 @@ mod tests {
         };
         let finds = |query: &str| {
             let query = TaskQuery::read(query).unwrap();
-            query.counts(&task, 1_700_000_060_000)
+            counts(&query, &task, 1_700_000_060_000)
         };
         assert!(finds("since=60") && !finds("since=59"));
         assert!(finds("until=59") && !finds("until=60"));

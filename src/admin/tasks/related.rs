@@ -29,7 +29,8 @@ impl OperatorTasks {
 
     /// The open tasks that name this one.
     pub(super) async fn naming(&self, id: TaskId) -> Result<Value, TaskActionError> {
-        let (open, _) = self.read_all(false).await?;
+        let _place = self.lists.acquire().await;
+        let (open, _) = self.read_open().await?;
         let naming = naming(id, &open).take(SHOWN_MAX);
         Ok(naming.map(summary::link).collect())
     }
@@ -38,7 +39,8 @@ impl OperatorTasks {
     /// that were found through it: if the store goes away meanwhile, the next request finds the rest.
     pub(super) async fn cancel_tree(&self, id: &str) -> Result<Done, TaskActionError> {
         let root = self.find(id).await?.task.id;
-        let (open, mut is_partial) = self.read_all(false).await?;
+        let _place = self.lists.acquire().await;
+        let (open, mut is_partial) = self.read_open().await?;
         let mut tree = below(root, &open).map_err(|TooMany| {
             TaskActionError::Conflict(format!(
                 "more than {TREE_MAX} open tasks name it; nothing was cancelled: cancel some of those first"

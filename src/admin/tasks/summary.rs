@@ -4,14 +4,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::base::utc::rfc3339;
-use crate::mcp::error::own_failure;
 use crate::mcp::json::Object;
-use crate::mcp::result::is_tool_error;
 use crate::runner::learned::memory::LearnedTool;
+use crate::task::history::EndedTask;
 use crate::task::id::Incarnation;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::recovery;
-use crate::task::state::{Leg, Outcome, Payload, Task};
+use crate::task::state::{Leg, Outcome, Task};
 use crate::task::task_end::TaskEnd;
 
 /// The details of a task that the operator sees beside its state.
@@ -64,8 +63,111 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     line
 }
 
+/// A task of a list.
+#[derive(Debug)]
+pub(super) enum ListedTask {
+    Open(Box<Task>),
+    Ended(EndedTask<'static>),
+}
+
+impl ListedTask {
+    pub(super) fn created_ms(&self) -> u64 {
+        match self {
+            Self::Open(task) => task.created_ms,
+            Self::Ended(ended) => ended.created_ms(),
+        }
+    }
+
+    pub(super) fn line(&self, now_ms: u64) -> Value {
+        match self {
+            Self::Open(task) => line(task, now_ms),
+            Self::Ended(ended) => ended_line(ended),
+        }
+    }
+
+    fn word(&self) -> &str {
+        match self {
+            Self::Open(task) => task.status().word(),
+            Self::Ended(ended) => &ended.group.outcome,
+        }
+    }
+}
+
+/// One line of the list, of an entry of the history.
+pub(super) fn ended_line(ended: &EndedTask<'_>) -> Value {
+    let (group, times) = (&ended.group, &ended.times);
+    let state = match &*group.outcome {
+        "tool_error" => "completed",
+        outcome => outcome,
+    };
+    let mut line = json!({
+        "id": ended.id.to_string(),
+        "state": state,
+        "tool": group.tool,
+        "caller": group.caller,
+        "replica": Some(&group.replica).filter(|replica| !replica.is_empty()),
+        "created": rfc3339(ended.created_ms()),
+        "updated": rfc3339(times.ended_ms),
+        "began": rfc3339(ended.began_ms()),
+        "seconds": times.took_ms / 1000,
+        "announced": !times.is_unannounced,
+        "questions": 0,
+        "outcome": group.outcome,
+    });
+    let Some(members) = line.as_object_mut() else {
+        return line;
+    };
+    let texts = [
+        ("label", &group.label),
+        ("reason", &group.reason),
+        ("effect", &group.effect),
+    ];
+    for (key, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        members.insert(key.to_owned(), text.as_ref().into());
+    }
+    line
+}
+
+/// One task whose record is gone, as the history keeps it.
+pub(super) fn kept(ended: &EndedTask<'_>) -> Value {
+    let mut kept = ended_line(ended);
+    let Some(members) = kept.as_object_mut() else {
+        return kept;
+    };
+    let times = &ended.times;
+    let mut put = |key: &str, value: Value| members.insert(key.to_owned(), value);
+    put("kept", "history".into());
+    put("took_ms", times.took_ms.into());
+    put("queued_ms", times.queued_ms.into());
+    put("input_ms", times.input_ms.into());
+    put("result_bytes", times.result_bytes.into());
+    put("attempts", times.attempts.into());
+    if let Some(job) = &times.job {
+        put("job", (&**job).into());
+    }
+    if let Some(parent) = times.parent {
+        put("parent", parent.to_string().into());
+    }
+    let mut timeline = vec![json!({"at": rfc3339(ended.created_ms()), "what": "created"})];
+    if ended.began_ms() < ended.created_ms() {
+        timeline.insert(
+            0,
+            json!({"at": rfc3339(ended.began_ms()), "what": "the call began"}),
+        );
+    }
+    if let Some(queued_ms) = times.queued_ms {
+        let sent_ms = ended.created_ms().saturating_add(queued_ms);
+        timeline.push(json!({"at": rfc3339(sent_ms), "what": "sent to the server"}));
+    }
+    put("open_questions", json!([]));
+    let what = members.get("state").cloned();
+    timeline.push(json!({"at": rfc3339(times.ended_ms), "what": what}));
+    members.insert("timeline".into(), timeline.into());
+    kept
+}
+
 /// The number of tasks by state. Tasks that completed with an error of their tool are counted by themselves.
-pub(super) fn counts(tasks: &[Task]) -> Map<String, Value> {
+pub(super) fn counts(tasks: &[ListedTask]) -> Map<String, Value> {
     let words = [
         "working",
         "input_required",
@@ -76,10 +178,7 @@ pub(super) fn counts(tasks: &[Task]) -> Map<String, Value> {
     ];
     let mut counts = words.map(|word| (word, 0_u64));
     for task in tasks {
-        let word = match &task.outcome {
-            Some(outcome) => outcome_word(outcome),
-            None => task.status().word(),
-        };
+        let word = task.word();
         for (_, count) in counts.iter_mut().filter(|(known, _)| *known == word) {
             *count += 1;
         }
@@ -99,24 +198,10 @@ pub(super) fn link(task: &Task) -> Value {
     })
 }
 
-/// The end of a task, in one word.
-pub(super) fn outcome_word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result.get()) => "tool_error",
-        // A large result is kept beside the record, so only this mark shows that it is an error.
-        Outcome::Completed(Payload::Kept { is_error: true, .. }) => "tool_error",
-        Outcome::Completed(_) => "completed",
-        Outcome::Failed(_) => "failed",
-        Outcome::Cancelled => "cancelled",
-    }
-}
-
 fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
-    members.insert("outcome".into(), outcome_word(outcome).into());
-    // Only failures of raincheck's own have a reason and an effect. An error of the server has neither.
-    if let Outcome::Failed(error) = outcome
-        && let Some((reason, effect)) = own_failure(error)
-    {
+    let (word, reason, effect) = outcome.words();
+    members.insert("outcome".into(), word.into());
+    if !reason.is_empty() {
         members.insert("reason".into(), reason.into());
         members.insert("effect".into(), effect.into());
     }
@@ -262,6 +347,7 @@ mod tests {
     use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::machine::tests::task;
     use crate::task::messages::TaskMessage;
+    use crate::task::state::Payload;
 
     fn shown(payloads: Option<Payloads<'_>>) -> Shown<'_> {
         Shown {

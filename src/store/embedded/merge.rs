@@ -7,6 +7,7 @@ use redb::{
     TableDefinition, TableError, Value, WriteTransaction,
 };
 
+use super::ended::EndedRows;
 use super::file::DatabaseFile;
 use super::records::Records;
 use super::{rows, tables};
@@ -32,6 +33,7 @@ pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), 
     merge.copy(rows::EXPIRY)?;
     merge.copy(rows::RESULT_EXPIRY)?;
     merge.copy(rows::LISTS)?;
+    EndedRows::new(&writing).take_over(&reading)?;
     merge.copy(rows::VALUES)?;
     merge.copy(rows::VALUE_EXPIRY)?;
     merge.copy(rows::ENTRIES)?;

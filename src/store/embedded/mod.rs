@@ -20,12 +20,14 @@ use super::error::StoreError;
 use super::leases::Leases;
 use super::random::random_bytes;
 use super::{
-    Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Write, in_order,
+    Beat, ChangeEvent, Changes, Commit, Ended, LOG_LENGTH, ListPlace, Store, Stored, Write,
+    in_order,
 };
 use crate::base::caught::{Panicked, caught};
 use crate::base::clock::Clock;
 use crate::base::io_reason::with_causes;
 use crate::base::lock::Mutex;
+use crate::task::history::HistoryPlace;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{DatabaseFile, PidFile};
 use handle::{DatabaseHandle, unavailable};
@@ -37,6 +39,7 @@ pub use file::{EmbeddedOpenError, FileState};
 pub use key::{callers_key, seal_key, shared_key};
 
 mod answers;
+mod ended;
 mod file;
 mod file_state;
 mod handle;
@@ -336,6 +339,12 @@ impl Store for Embedded {
         // The table is in the order of ids, so that all of the caller's tasks are read.
         let all = self.read_blocking(move |database| read::listed(database, &caller, now_ms));
         Ok(in_order(all.await?, after, limit))
+    }
+
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
+        let after = after.first().copied();
+        self.read_blocking(move |database| ended::read(database, after))
+            .await
     }
 
     async fn forget(

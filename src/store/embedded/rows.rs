@@ -31,6 +31,9 @@ pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
 /// other way round, too, by which the end of the record finds the list.
 pub(super) const LISTS: TableDefinition<'_, (Id, Id), u64> = TableDefinition::new("lists");
 
+/// The last entries of the history by number, with their expiry.
+pub(super) const ENDED: TableDefinition<'_, u64, (u64, Id, &[u8])> = TableDefinition::new("ended");
+
 /// A name: the letter of its kind, then its digest.
 pub(super) type KvKey = &'static [u8; 17];
 

@@ -7,15 +7,16 @@ use redb::{
 };
 
 use super::super::compare_and_set::next_revision;
-use super::super::{Commit, Stored, Write};
+use super::super::{Commit, HistoryEntry, Stored, Write};
+use super::ended::EndedRows;
 use super::kv_tables::{KvEdit, KvTables};
 use super::lazy_table::LazyTable;
 use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
 use super::records::{RecordNumber, Records};
 use super::rows::{
-    DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, NUMBERS, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY,
-    RESULTS, RowHead, VALUE_EXPIRY, VALUES,
+    DUE, ENDED, ENTRIES, EXPIRY, INDEX, Id, LISTS, NUMBERS, PIECES, RECORDS, REQUESTS,
+    RESULT_EXPIRY, RESULTS, RowHead, VALUE_EXPIRY, VALUES,
 };
 use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
@@ -76,6 +77,7 @@ pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     transaction.delete_table(EXPIRY)?;
     transaction.delete_table(RESULT_EXPIRY)?;
     transaction.delete_table(LISTS)?;
+    transaction.delete_table(ENDED)?;
     transaction.delete_table(VALUES)?;
     transaction.delete_table(VALUE_EXPIRY)?;
     transaction.delete_table(ENTRIES)?;
@@ -151,6 +153,7 @@ pub(super) struct Tables<'t> {
     expiry: LazyTable<'t, (u64, Id), ()>,
     result_expiry: LazyTable<'t, (u64, Id, u64), ()>,
     lists: LazyTable<'t, (Id, Id), u64>,
+    ended: EndedRows<'t>,
     pub(super) kv: KvTables<'t>,
 }
 
@@ -165,6 +168,7 @@ impl<'t> Tables<'t> {
             expiry: LazyTable::new(transaction, EXPIRY),
             result_expiry: LazyTable::new(transaction, RESULT_EXPIRY),
             lists: LazyTable::new(transaction, LISTS),
+            ended: EndedRows::new(transaction),
             kv: KvTables::new(transaction),
         }
     }
@@ -179,6 +183,7 @@ impl<'t> Tables<'t> {
         self.expiry.open()?;
         self.result_expiry.open()?;
         self.lists.open()?;
+        self.ended.create()?;
         self.kv.create()
     }
 
@@ -275,6 +280,9 @@ impl<'t> Tables<'t> {
             if list != write.caller.as_bytes() {
                 self.lists.open()?.insert((id, list), write.expires_ms)?;
             }
+        }
+        if let Some(HistoryEntry { entry, expires_ms }) = &write.history {
+            self.ended.add((*expires_ms, id, entry))?;
         }
         self.move_expiry(id, old.map(|old| old.expires_ms), write.expires_ms)?;
         self.move_due(id, old.and_then(|old| old.due_ms), write.due_ms)?;
@@ -390,6 +398,7 @@ impl<'t> Tables<'t> {
         for (id, fence) in results {
             self.remove_result(id, fence)?;
         }
+        self.ended.sweep(now_ms, SWEEP)?;
         self.kv.sweep(now_ms, SWEEP)
     }
 

@@ -131,6 +131,7 @@ fn create() -> Write {
         drop_from: None,
         keep_for: None,
         request: None,
+        history: None,
         durable: false,
         ends: false,
         listed: None,

@@ -1,9 +1,11 @@
 -- One change of one task, whole or not at all.
 -- KEYS: record, due, log, then those that ARGV[9] asks for: the index to leave, the one to join, the
---       caller's list, the request.
+--       caller's list, the request, the history.
 -- ARGV: 1 expected revision ('' creates), 2 expected nonce, 3 new revision, 4 new nonce, 5 record,
---       6 expiry ms, 7 due ms or '', 8 id, 9 five digits, 1 for yes: leaves an index, joins one, is listed
---       (only with create), has a request, ends; 10 caller, with a create or a request; 11 request.
+--       6 expiry ms, 7 due ms or '', 8 id, 9 six digits, 1 for yes: leaves an index, joins one, is listed
+--       (only with create), has a request, ends and adds next to nothing, has an entry of the history;
+--       10 caller, with a create or a request; 11 request; the last three, with an entry of the history:
+--       entry, its expiry ms, length of the history.
 -- Few keys, arguments and calls: each of them costs Redis more than what most of the commands do.
 -- Revisions stay text: Lua's numbers are exact only to 2^53.
 local found = redis.call('HMGET', KEYS[1], 'r', 'w')
@@ -18,7 +20,7 @@ elseif r ~= ARGV[1] or w ~= ARGV[2] then
   return {'conflict', unpack(redis.call('HMGET', KEYS[1], 'r', 'w', 'c', 'd'))}
 end
 
-local leaves, joins, listed, asked, ends = string.byte(ARGV[9], 1, 5)
+local leaves, joins, listed, asked, ends, kept = string.byte(ARGV[9], 1, 6)
 local YES = 49 -- the byte of 1
 local last, left_index, index, list, request = 3
 if leaves == YES then last = last + 1 left_index = KEYS[last] end
@@ -75,6 +77,12 @@ end
 
 -- A request that stands already stays.
 if request and left > 0 then redis.call('SET', request, ARGV[11], 'PXAT', ARGV[6], 'NX') end
+
+if kept == YES then
+  local history, n = KEYS[#KEYS], #ARGV
+  redis.call('XADD', history, 'MAXLEN', '~', ARGV[n], '*', 'i', ARGV[8], 'e', ARGV[n - 2])
+  redis.call('PEXPIREAT', history, ARGV[n - 1])
+end
 
 if not r then
   redis.call('HSET', KEYS[1], 'd', ARGV[5], 'r', ARGV[3], 'w', ARGV[4], 'c', ARGV[10])

@@ -1,7 +1,7 @@
 //! The keys and arguments of the commit script, in the order in which `commit.lua` reads them.
 
 use super::Redis;
-use crate::store::{Version, Write};
+use crate::store::{ENDED_LENGTH, HistoryEntry, Version, Write};
 use crate::task::id::TaskId;
 
 impl Redis {
@@ -16,7 +16,8 @@ impl Redis {
         let list = write.listed.filter(|_| creates);
         let list = list.map(|list| self.keys.list(bucket, &list));
         let request = write.request.as_ref();
-        let optional = [list.is_some(), request.is_some()].map(usize::from);
+        let history = write.history.as_ref();
+        let optional = [list.is_some(), request.is_some(), history.is_some()].map(usize::from);
         command
             .arg(3 + indexes().count() + optional.iter().sum::<usize>())
             .arg(self.keys.task(write.id))
@@ -29,6 +30,9 @@ impl Redis {
         command.arg(&list);
         if request.is_some() {
             command.arg(self.keys.request(write.id));
+        }
+        if history.is_some() {
+            command.arg(self.keys.history(bucket));
         }
         // The new revision is computed here, because numbers in Lua are exact only up to 2^53.
         match write.expected {
@@ -46,13 +50,14 @@ impl Redis {
             None => command.arg(""),
             Some(due_ms) => command.arg(due_ms),
         };
-        // One argument in place of five, because each argument costs Redis more than most of the commands.
+        // One argument in place of six, because each argument costs Redis more than most of the commands.
         let digits = [
             leave.is_some(),
             write.keep_for.is_some(),
             list.is_some(),
             request.is_some(),
             write.ends,
+            history.is_some(),
         ];
         command
             .arg(write.id.text(&mut TaskId::text_buffer()))
@@ -62,6 +67,10 @@ impl Redis {
         }
         if let Some(request) = request {
             command.arg(request.as_ref());
+        }
+        if let Some(HistoryEntry { entry, expires_ms }) = history {
+            let length = (ENDED_LENGTH / usize::from(self.keys.count())).max(1);
+            command.arg(entry.as_ref()).arg(*expires_ms).arg(length);
         }
     }
 }

@@ -149,6 +149,11 @@ impl Keys {
         self.named(bucket, &["log"])
     }
 
+    /// The last entries of the history.
+    pub(super) fn history(&self, bucket: u16) -> String {
+        self.named(bucket, &["ended"])
+    }
+
     /// The incarnations, sorted by the end of their leases.
     pub(super) fn live(&self) -> &str {
         &self.live
@@ -246,6 +251,7 @@ mod tests {
                 keys.result(id, Fence(1)),
                 keys.due(bucket),
                 keys.log(bucket),
+                keys.history(bucket),
                 keys.index(bucket, &Incarnation::new("a")),
                 keys.list(bucket, &Caller::from_bytes([1; 16])),
             ] {

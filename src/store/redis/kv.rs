@@ -236,9 +236,14 @@ impl Redis {
             | Kind::LogReader
             | Kind::Client
             | Kind::DigestKey => &self.link,
-            Kind::Answer | Kind::Events | Kind::Durations | Kind::Subscriptions | Kind::Pauses => {
-                &self.bulk
-            }
+            Kind::Answer
+            | Kind::Events
+            | Kind::Durations
+            | Kind::Subscriptions
+            | Kind::Pauses
+            | Kind::History
+            | Kind::HistoryChunk
+            | Kind::HistoryIndex => &self.bulk,
         }
     }
 }

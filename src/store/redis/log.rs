@@ -11,9 +11,21 @@ use crate::task::id::{Revision, TaskId};
 pub(super) struct LogPosition(u64, u64);
 
 impl LogPosition {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (ms, count) = text.split_once('-')?;
         Some(Self(ms.parse().ok()?, count.parse().ok()?))
+    }
+}
+
+impl From<(u64, u64)> for LogPosition {
+    fn from((ms, count): (u64, u64)) -> Self {
+        Self(ms, count)
+    }
+}
+
+impl From<LogPosition> for (u64, u64) {
+    fn from(LogPosition(ms, count): LogPosition) -> Self {
+        (ms, count)
     }
 }
 

@@ -22,9 +22,10 @@ use tokio_util::task::TaskTracker;
 
 use super::error::StoreError;
 use super::{
-    Beat, ChangeEvent, Changes, Commit, Dead, LOG_LENGTH, ListPlace, Store, StoreHealth, Stored,
-    Write,
+    Beat, ChangeEvent, Changes, Commit, Dead, Ended, LOG_LENGTH, ListPlace, Store, StoreHealth,
+    Stored, Write,
 };
+use crate::task::history::HistoryPlace;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use buckets::{Buckets, OwnWrites};
 use durable::Durable;
@@ -56,6 +57,7 @@ mod error;
 mod facts;
 mod follow;
 mod health;
+mod history;
 mod keys;
 mod kv;
 mod link;
@@ -273,6 +275,11 @@ impl Store for Redis {
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
         self.list(caller, after, limit).await
+    }
+
+    /// Waits up to five seconds, as for a large value.
+    async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
+        self.read_ended(after).await
     }
 
     async fn forget(

@@ -1,6 +1,6 @@
 //! Metrics of the store.
 
-use prometheus::{HistogramVec, IntCounterVec};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 
 use super::list::{List, STORE_SECONDS};
 
@@ -8,6 +8,7 @@ use super::list::{List, STORE_SECONDS};
 pub struct StoreMetrics {
     pub operations: HistogramVec,
     pub refused_values: IntCounterVec,
+    pub history_gaps: IntCounter,
 }
 
 impl StoreMetrics {
@@ -25,6 +26,11 @@ impl StoreMetrics {
                  \"payloads\"; `altered` was altered or moved after it was sealed; `unknown_key` is sealed under a key that \
                  this replica does not have.",
                 &["what", "why"],
+            ),
+            history_gaps: list.counter(
+                "raincheck_store_history_gaps_total",
+                "How often entries of the history came faster than replicas put them together, or could not be put together \
+                 because the store was full: some entries may be lost.",
             ),
         }
     }

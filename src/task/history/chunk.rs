@@ -1,0 +1,178 @@
+//! Entries that are kept together, and an index of them, by which a search leaves out the chunks that it need not read.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::{EndGroup, EndTimes, EndedTask};
+use crate::task::id::TaskId;
+
+/// The number of entries of a chunk.
+pub const ROWS: usize = 512;
+
+/// The characters of an id that an index has.
+pub(super) const ID_CHARS: usize = 4;
+
+/// Some entries, those that ended first at the front.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk<'a> {
+    groups: Vec<EndGroup<'a>>,
+    /// Each names its group by the place of it.
+    rows: Vec<(TaskId, usize, EndTimes)>,
+}
+
+/// What is in a chunk.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkIndex {
+    pub(super) tools: BTreeSet<Box<str>>,
+    /// Labels and short hashes of callers.
+    pub(super) callers: BTreeSet<Box<str>>,
+    pub(super) replicas: BTreeSet<Box<str>>,
+    /// Outcomes with their reasons and effects.
+    pub(super) ends: BTreeSet<[Box<str>; 3]>,
+    /// The first characters of each id, one after the other.
+    pub(super) ids: Box<str>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Puts entries together. They may be in any order.
+    pub fn of(mut entries: Vec<EndedTask<'a>>) -> Self {
+        entries.sort_unstable_by_key(EndedTask::place);
+        let mut known: HashMap<EndGroup<'a>, usize> = HashMap::new();
+        let mut chunk = Self::default();
+        for EndedTask { id, group, times } in entries {
+            let next = known.len();
+            let at = *known.entry(group).or_insert_with_key(|group| {
+                chunk.groups.push(group.clone());
+                next
+            });
+            chunk.rows.push((id, at, times));
+        }
+        chunk
+    }
+
+    /// Reads a chunk. `None`: raincheck did not write it.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        serde_json::from_slice(value).ok()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The Unix milliseconds of the first end and of the last one.
+    pub fn span_ms(&self) -> Option<(u64, u64)> {
+        let ended_ms = |row: &(TaskId, usize, EndTimes)| row.2.ended_ms;
+        let first = self.rows.first().map(ended_ms);
+        first.zip(self.rows.last().map(ended_ms))
+    }
+
+    pub fn index(&self) -> ChunkIndex {
+        let mut index = ChunkIndex::default();
+        for group in &self.groups {
+            index.tools.insert((*group.tool).into());
+            let callers = [&group.caller, &group.label].into_iter();
+            let callers = callers.filter(|caller| !caller.is_empty());
+            index
+                .callers
+                .extend(callers.map(|caller| (**caller).into()));
+            index.replicas.insert((*group.replica).into());
+            let end = [&group.outcome, &group.reason, &group.effect];
+            index.ends.insert(end.map(|word| (**word).into()));
+        }
+        let mut ids = String::with_capacity(self.rows.len() * ID_CHARS);
+        let mut buffer = TaskId::text_buffer();
+        for (id, ..) in &self.rows {
+            ids.extend(id.text(&mut buffer).chars().take(ID_CHARS));
+        }
+        index.ids = ids.into();
+        index
+    }
+
+    /// The entries whose groups and rows are wanted.
+    pub fn entries(
+        &self,
+        wants: impl Fn(&EndGroup<'a>) -> bool,
+    ) -> impl Iterator<Item = EndedTask<'a>> {
+        // Each group is looked at once, and it has many rows.
+        let wanted: Vec<Option<&EndGroup<'a>>> = self
+            .groups
+            .iter()
+            .map(|group| Some(group).filter(|group| wants(group)))
+            .collect();
+        self.rows.iter().filter_map(move |(id, at, times)| {
+            let group = wanted.get(*at).copied().flatten()?;
+            Some(EndedTask {
+                id: *id,
+                group: group.clone(),
+                times: times.clone(),
+            })
+        })
+    }
+}
+
+impl ChunkIndex {
+    /// Reads an index. `None`: raincheck did not write it.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        serde_json::from_slice(value).ok()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Returns `true` if an id may begin like this, in lower case: it has at least [`ID_CHARS`] characters.
+    pub(super) fn may_have_id(&self, beginning: &str) -> bool {
+        let (ids, _) = self.ids.as_bytes().as_chunks::<ID_CHARS>();
+        ids.iter().any(|id| beginning.as_bytes().starts_with(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::machine::tests::task;
+    use crate::task::state::{Leg, Outcome, Task};
+
+    fn ended(tool: &str, ended_ms: u64) -> EndedTask<'static> {
+        let task = Task {
+            id: TaskId::random(),
+            name: tool.into(),
+            updated_ms: ended_ms,
+            outcome: Some(Outcome::Cancelled),
+            ..task(Leg::Sent(1), true)
+        };
+        EndedTask::decode(task.id, &EndedTask::of(&task).unwrap().encode()).unwrap()
+    }
+
+    #[test]
+    fn a_chunk_gives_back_what_was_put_in_and_its_index_knows_it() {
+        let entries = [
+            ended("b", 2_000_000),
+            ended("a", 3_000_000),
+            ended("b", 1_500_000),
+        ];
+        let chunk = Chunk::of(entries.to_vec());
+        assert_eq!(chunk.span_ms(), Some((1_500_000, 3_000_000)));
+        let index = ChunkIndex::decode(&chunk.index().encode()).unwrap();
+        assert_eq!(index, chunk.index());
+        let tools: Vec<&str> = index.tools.iter().map(|tool| &**tool).collect();
+        assert_eq!(tools, ["a", "b"]);
+        assert!(
+            index
+                .ends
+                .contains(&["cancelled".into(), "".into(), "".into()])
+        );
+        for entry in &entries {
+            assert!(index.may_have_id(&entry.id.to_string()));
+        }
+        let chunk = Chunk::decode(&chunk.encode()).unwrap();
+        let [first, second, third] = entries;
+        let all: Vec<_> = chunk.entries(|_| true).collect();
+        assert_eq!(all, [third.clone(), first.clone(), second]);
+        let of_b: Vec<_> = chunk.entries(|group| group.tool == "b").collect();
+        assert_eq!(of_b, [third, first]);
+        assert_eq!(Chunk::decode(b"[]"), None);
+        assert_eq!(Chunk::of(Vec::new()).span_ms(), None);
+    }
+}

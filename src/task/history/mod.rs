@@ -1,0 +1,13 @@
+//! The history: what is kept of each task that has ended, for operators, longer than the task itself. Pure.
+//!
+//! No arguments, no results and no texts of the server are part of it.
+
+mod chunk;
+mod entry;
+mod filter;
+mod head;
+
+pub use chunk::{Chunk, ChunkIndex, ROWS};
+pub use entry::{EndGroup, EndTimes, EndedTask};
+pub use filter::{EndFilter, Moment, TaskFilter};
+pub use head::{ChunkPlace, HistoryHead, HistoryPlace};

@@ -165,6 +165,7 @@ impl Forger {
             drop_from: None,
             keep_for: Some(self.ghost.clone()),
             request: None,
+            history: None,
             durable: false,
             ends: false,
             listed: None,

@@ -111,6 +111,7 @@ mod held;
 mod held_carried;
 mod held_replicas;
 mod held_resumed;
+mod history;
 mod hosted;
 mod hosted_bounds;
 mod hosted_ends;

@@ -316,6 +316,17 @@ mod tests {
         }
     }
 
+    /// The names of these tasks in the order of the query.
+    fn ordered(query: &str, tasks: &[Task]) -> String {
+        let mut tasks: Vec<ListedTask> = tasks.iter().map(listed).collect();
+        TaskQuery::read(query).unwrap().order(&mut tasks);
+        let names = tasks.iter().map(|task| match task {
+            ListedTask::Open(task) => &*task.name,
+            ListedTask::Ended(ended) => &*ended.group.tool,
+        });
+        names.collect()
+    }
+
     #[test]
     fn filters_are_combined() {
         let query = TaskQuery::read("state=open&tool=build&older=10").unwrap();
@@ -323,7 +334,7 @@ mod tests {
         let old = made("build", 1_000);
         assert!(counts(&query, &old, 11_000) && query.has_state(&listed(&old)));
         assert!(!counts(&query, &old, 10_999), "too young");
-        assert!(!query.counts(&made("deploy", 1_000), 11_000));
+        assert!(!counts(&query, &made("deploy", 1_000), 11_000));
         let of_a_late_task = Task {
             began_ms: Some(500),
             ..old.clone()
@@ -376,7 +387,7 @@ mod tests {
         assert!(
             !TaskQuery::read("effect=none")
                 .unwrap()
-                .has_state(&made("build", 1))
+                .has_state(&listed(&made("build", 1)))
         );
     }
 
@@ -402,9 +413,8 @@ mod tests {
     #[test]
     fn a_tool_is_found_by_its_name_and_by_a_glob() {
         let finds = |tool: &str, name: &str| {
-            TaskQuery::read(&format!("tool={tool}"))
-                .unwrap()
-                .counts(&made(name, 1), 1)
+            let query = TaskQuery::read(&format!("tool={tool}")).unwrap();
+            counts(&query, &made(name, 1), 1)
         };
         assert!(finds("build", "build") && finds("b*", "build") && !finds("b", "build"));
         assert!(finds("[x", "[x") && finds("[x]", "[x]") && !finds("[x", "x"));
@@ -418,7 +428,7 @@ mod tests {
         };
         let finds = |caller: &str, task: &Task| {
             let query = TaskQuery::read(&format!("caller={caller}")).unwrap();
-            query.counts(task, 1)
+            counts(&query, task, 1)
         };
         assert!(finds("alice", &of_alice) && finds("01010101", &of_alice));
         assert!(!finds("bob", &of_alice));
@@ -456,6 +466,33 @@ mod tests {
     }
 
     #[test]
+    fn a_page_of_the_history_leads_to_the_next() {
+        let id = TaskId::random();
+        let next = place_text((7, id));
+        let query = TaskQuery::read(&format!("state=failed&after={next}")).unwrap();
+        assert_eq!(query.after, Some((7, id)));
+        assert!(query.is_about_past());
+        for other in [
+            "",
+            "state=open",
+            "state=ended&sort=oldest",
+            "state=ended&counts=all",
+        ] {
+            assert!(!TaskQuery::read(other).unwrap().is_about_past(), "{other}");
+        }
+        let wrong = TaskQuery::read(&format!("after={next}")).unwrap_err();
+        assert!(wrong.starts_with("after is for lists of tasks that have ended"));
+        let wrong = TaskQuery::read("state=ended&after=7").unwrap_err();
+        assert!(wrong.starts_with("after=7 is not what"), "{wrong}");
+    }
+
+    #[test]
+    fn a_beginning_is_read_as_the_log_writes_it() {
+        assert_eq!(beginning("3FA9.."), Ok("3fa9".to_owned()));
+        assert!(beginning("3fa").is_err() && beginning("build").is_err());
+    }
+
+    #[test]
     fn a_tree_is_wanted_by_name() {
         assert_eq!(wants_tree(""), Ok(false));
         assert_eq!(wants_tree("tree=true"), Ok(true));
@@ -465,12 +502,7 @@ mod tests {
 
     #[test]
     fn the_order_is_as_asked() {
-        let names = |query: &str| {
-            let mut tasks = vec![made("b", 2), made("a", 1), made("c", 3)];
-            TaskQuery::read(query).unwrap().order(&mut tasks);
-            let names = tasks.iter().map(|task| task.name.to_string());
-            names.collect::<String>()
-        };
+        let names = |query: &str| ordered(query, &[made("b", 2), made("a", 1), made("c", 3)]);
         assert_eq!(names(""), "cba");
         assert_eq!(names("sort=oldest"), "abc");
         assert_eq!(names("sort=stuck"), "abc");
@@ -479,9 +511,7 @@ mod tests {
             updated_ms,
             ..made(name, 1)
         };
-        let mut tasks = vec![ended("a", 2), ended("b", 3), made("c", 9)];
-        TaskQuery::read("sort=stuck").unwrap().order(&mut tasks);
-        let order: String = tasks.iter().map(|task| &*task.name).collect();
+        let order = ordered("sort=stuck", &[ended("a", 2), ended("b", 3), made("c", 9)]);
         assert_eq!(order, "cba", "the last end first");
         assert_eq!(TaskQuery::read("limit=5000").unwrap().limit(), LIMIT_MAX);
     }

@@ -136,7 +136,7 @@ pub(super) fn kept(ended: &EndedTask<'_>) -> Value {
     };
     let times = &ended.times;
     let mut put = |key: &str, value: Value| members.insert(key.to_owned(), value);
-    put("kept", "history".into());
+    put("kept", "in the history only: its record has expired".into());
     put("took_ms", times.took_ms.into());
     put("queued_ms", times.queued_ms.into());
     put("input_ms", times.input_ms.into());

@@ -12,17 +12,8 @@ pub(super) struct ListArgs {
         help = "open, ended, working, input_required, completed, failed or cancelled"
     )]
     state: Option<String>,
-    #[arg(long, help = "completed, tool_error, failed or cancelled")]
-    outcome: Option<String>,
-    #[arg(long, conflicts_with = "outcome", help = "Only failed tasks")]
-    failed: bool,
-    #[arg(long, help = "Only failures with this reason, such as owner_lost")]
-    reason: Option<String>,
-    #[arg(
-        long,
-        help = "Only failures with this effect: none, or unknown: the tool may have run"
-    )]
-    effect: Option<String>,
+    #[command(flatten)]
+    ends: EndArgs,
     #[command(flatten)]
     filters: FilterArgs,
     #[arg(
@@ -34,6 +25,61 @@ pub(super) struct ListArgs {
     limit: Option<usize>,
     #[arg(long, help = "Leave out so many")]
     offset: Option<usize>,
+    #[arg(
+        long,
+        value_name = "PLACE",
+        help = "Of tasks that have ended: what follows, as the list before says"
+    )]
+    after: Option<String>,
+}
+
+/// `raincheck tasks export`: which tasks that have ended.
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    ends: EndArgs,
+    #[command(flatten)]
+    filters: FilterArgs,
+}
+
+/// The filters that only tasks pass that have ended.
+#[derive(Debug, Args)]
+struct EndArgs {
+    #[arg(long, help = "completed, tool_error, failed or cancelled")]
+    outcome: Option<String>,
+    #[arg(long, conflicts_with = "outcome", help = "Only failed tasks")]
+    failed: bool,
+    #[arg(long, help = "Only failures with this reason, such as owner_lost")]
+    reason: Option<String>,
+    #[arg(
+        long,
+        help = "Only failures with this effect: none, or unknown: the tool may have run"
+    )]
+    effect: Option<String>,
+}
+
+impl EndArgs {
+    fn pairs(&self) -> [(&'static str, Option<String>); 3] {
+        let failed = self.failed.then(|| "failed".to_owned());
+        [
+            ("outcome", self.outcome.clone().or(failed)),
+            ("reason", self.reason.clone()),
+            ("effect", self.effect.clone()),
+        ]
+    }
+}
+
+impl ExportArgs {
+    /// The path of a page of so many tasks, of the first one or of the one behind `after`.
+    pub(super) fn path(&self, limit: usize, after: Option<&str>) -> String {
+        let own = [
+            ("state", Some("ended".to_owned())),
+            ("limit", Some(limit.to_string())),
+            ("after", after.map(str::to_owned)),
+        ];
+        let all = own.into_iter().chain(self.ends.pairs());
+        list_path(all.chain(self.filters.pairs()))
+    }
 }
 
 /// The filters of a list, and of the tasks that one command cancels.
@@ -49,6 +95,13 @@ pub(super) struct FilterArgs {
     caller: Option<String>,
     #[arg(long, value_parser = NonEmptyStringValueParser::new(), help = "Only of this replica")]
     replica: Option<String>,
+    #[arg(
+        long,
+        value_name = "BEGINNING",
+        value_parser = NonEmptyStringValueParser::new(),
+        help = "Only tasks whose ids begin like this"
+    )]
+    id: Option<String>,
     #[arg(
         long,
         value_name = "DURATION",
@@ -76,17 +129,15 @@ impl ListArgs {
     /// The path of the list at the admin listener.
     pub(super) fn path(&self) -> String {
         let number = |number: Option<usize>| number.map(|number| number.to_string());
-        let failed = self.failed.then(|| "failed".to_owned());
-        let own = [
-            ("state", self.state.clone()),
-            ("outcome", self.outcome.clone().or(failed)),
-            ("reason", self.reason.clone()),
-            ("effect", self.effect.clone()),
+        let state = [("state", self.state.clone())];
+        let page = [
             ("sort", self.sort.clone()),
             ("limit", number(self.limit)),
             ("offset", number(self.offset)),
+            ("after", self.after.clone()),
         ];
-        list_path(own.into_iter().chain(self.filters.pairs()))
+        let own = state.into_iter().chain(self.ends.pairs()).chain(page);
+        list_path(own.chain(self.filters.pairs()))
     }
 }
 
@@ -97,7 +148,7 @@ impl FilterArgs {
     }
 
     /// The filters as parameters of a query.
-    pub(super) fn pairs(&self) -> [(&'static str, Option<String>); 6] {
+    pub(super) fn pairs(&self) -> [(&'static str, Option<String>); 7] {
         // The listener takes seconds, and refuses with a sentence what is neither seconds nor a time.
         let seconds = |text: &String| match duration(text) {
             // Rounded up: a filter must not find more than was asked for.
@@ -108,6 +159,7 @@ impl FilterArgs {
             ("tool", self.tool.clone()),
             ("caller", self.caller.clone()),
             ("replica", self.replica.clone()),
+            ("id", self.id.clone()),
             ("older", self.older.as_ref().map(seconds)),
             ("since", self.since.as_ref().map(seconds)),
             ("until", self.until.as_ref().map(seconds)),

@@ -38,10 +38,13 @@ pub(super) fn listed(page: &Value) -> String {
     } else {
         table(&rows)
     };
-    let counts = at(page, "counts").as_object();
-    let counts = counts.into_iter().flatten();
-    let counts = counts.map(|(state, count)| format!("{count} {state}"));
-    let _ = writeln!(out, "\n  {}", counts.collect::<Vec<_>>().join(", "));
+    // A page of tasks that have ended has no counts: they are not all looked at.
+    if let Some(counts) = at(page, "counts").as_object() {
+        let counts = counts
+            .iter()
+            .map(|(state, count)| format!("{count} {state}"));
+        let _ = writeln!(out, "\n  {}", counts.collect::<Vec<_>>().join(", "));
+    }
     if let Some(fail @ 1..) = at(page, "fail_if_lost").as_u64() {
         let _ = writeln!(out, "  {fail} would fail if their replica were lost");
     }
@@ -53,8 +56,17 @@ pub(super) fn listed(page: &Value) -> String {
             tasks.len()
         );
     }
+    if let Some(next) = at(page, "next").as_str() {
+        let _ = writeln!(out, "\n  there are more; --after {next} shows them");
+    }
     if at(page, "partial") == true {
         out.push_str("  there are more open tasks than one list looks at\n");
+    }
+    if at(page, "more_ended") == true {
+        out.push_str("  more tasks have ended before these: --state ended shows them\n");
+    }
+    if at(page, "lost") == true {
+        out.push_str("  the store has lost some of the tasks that ended\n");
     }
     out
 }
@@ -128,6 +140,8 @@ pub(super) fn shown(task: &Value) -> String {
         "updated",
         "deadline",
         "expires",
+        "kept",
+        "parent",
         "attempts",
         "owners",
         "outcome",

@@ -8,9 +8,11 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::cancel::CancelArgs;
-use super::filters::ListArgs;
+use super::filters::{ExportArgs, ListArgs};
 use super::reach::{ReachArgs, TREE, path_of};
-use super::shown::{at, is_now, listed, one_line, question_text, questions, said, shown, text};
+use super::shown::{
+    at, is_now, listed, members, one_line, question_text, questions, said, shown, text,
+};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::cli::stdout::print;
@@ -39,7 +41,12 @@ enum What {
     Cancel(CancelArgs),
     /// Answer an open question of a task, in place of its client
     Answer(AnswerArgs),
+    /// Tasks that have ended, a line of JSON for each, the last end first
+    Export(ExportArgs),
 }
+
+/// The tasks that one request of an export reads.
+const EXPORTED: usize = 1_000;
 
 #[derive(Debug, Args)]
 struct AnswerArgs {
@@ -70,6 +77,7 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
             printed(&said(args.json, &task, shown))
         }
         What::Watch { id } => watch(reach, id, args.json),
+        What::Export(export) => exported(reach, export),
         What::Cancel(cancel) => cancel.run(reach, args.json),
         What::Answer(answer) => {
             // Read first, because the answer must name the key of an open question.
@@ -139,6 +147,30 @@ impl AnswerArgs {
 
 fn printed(text: &str) -> Result<ExitCode, CommandFailure> {
     print(text).map(|()| ExitCode::SUCCESS)
+}
+
+/// Prints page after page, so that no more than one of them is in memory.
+fn exported(reach: &ReachArgs, export: &ExportArgs) -> Result<ExitCode, CommandFailure> {
+    let (mut after, mut is_whole) = (None, true);
+    loop {
+        let path = export.path(EXPORTED, after.as_deref());
+        let page = reach.json(Method::GET, &path, None)?;
+        let mut lines = String::new();
+        for task in members(&page, "tasks") {
+            lines.push_str(&said(true, task, |_| String::new()));
+        }
+        print(lines)?;
+        is_whole &= at(&page, "lost") != true;
+        after = at(&page, "next").as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    if is_whole {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let why = "the store has lost some of the tasks that ended: these are the rest";
+    Err(CommandFailure::runtime(why))
 }
 
 fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, CommandFailure> {

@@ -332,6 +332,14 @@ impl MemoryState {
     /// Removes what has expired. Expiry is exact, as the port demands, and the cost depends only on the number of
     /// expired rows.
     fn sweep(&mut self, now_ms: u64) {
+        // All entries are kept for the same time, save for a reload in between.
+        while self
+            .ended
+            .front()
+            .is_some_and(|(_, expires_ms)| *expires_ms <= now_ms)
+        {
+            self.ended.pop_front();
+        }
         while let Some(&(expires_ms, id, fence)) = self.expiry.first() {
             if expires_ms > now_ms {
                 break;
@@ -443,6 +451,7 @@ mod tests {
             drop_from: None,
             keep_for: Some(Incarnation::new("a")),
             request: None,
+            history: None,
             durable: false,
             ends: false,
             listed: Some(Caller::from_bytes([1; 16])),

@@ -257,7 +257,8 @@ impl Proxy {
         eventually(PATIENCE, words, async || {
             let log = self.log();
             let as_json = words.replace(" address=", "\",\"address\":\"");
-            let said = log.split_once(words).or_else(|| log.split_once(&as_json));
+            // The last one: the process may be the next one in the same folder.
+            let said = log.rsplit_once(words).or_else(|| log.rsplit_once(&as_json));
             match said.and_then(|(_, rest)| rest.split_once(['\n', '"'])) {
                 Some((address, _)) => Ok(address.trim().parse().unwrap()),
                 None => Err(log),

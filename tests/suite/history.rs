@@ -1,0 +1,177 @@
+//! What operators find of tasks that have ended: on every replica, after restarts, and when the records are gone.
+
+use serde_json::{Value, json};
+
+use crate::support::answer::Task;
+use crate::support::operator::raincheck;
+use crate::support::pair::Pair;
+use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually, in_both_eras};
+
+in_both_eras!(
+    ends_are_found_on_every_replica_and_after_all_have_died,
+    an_end_is_found_when_its_record_is_gone,
+    a_file_keeps_the_history,
+);
+
+/// What no entry holds.
+const SECRET: &str = "b4e1c0de-argument";
+
+fn with_operators(config: Config) -> Config {
+    config.section("admin", "listen = \"127.0.0.1:0\"")
+}
+
+async fn page(proxy: &Proxy, path: &str) -> Value {
+    let operators = Client::of(proxy.operators().await);
+    operators.page(path).await.of_status(200).unwrap().json()
+}
+
+async fn told(proxy: &Proxy, arguments: &[&str]) -> String {
+    let output = raincheck(proxy, arguments).await;
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn ids(page: &Value) -> Vec<&str> {
+    let tasks = page["tasks"].as_array().unwrap();
+    tasks.iter().map(|it| it["id"].as_str().unwrap()).collect()
+}
+
+/// Calls a tool and waits for its end.
+async fn echoed(client: &Client) -> Task {
+    let answer = client.call("echo", json!({"text": SECRET})).await;
+    let task = answer.into_task();
+    client.until(&task, "completed").await;
+    task
+}
+
+async fn ends_are_found_on_every_replica_and_after_all_have_died(era: Era) {
+    let more = |config: Config| with_operators(config.section("upstream", "shared = false"));
+    let mut pair = Pair::with(era, "", more).await;
+    let lost = pair.at_a().call("held", json!({"nonce": SECRET})).await;
+    let lost = lost.into_task();
+    pair.upstream.until_started(SECRET).await;
+    let done = echoed(&pair.at_b()).await;
+    pair.a.kill();
+    pair.at_b().until(&lost, "failed").await;
+    let both = [&*lost.id, &*done.id];
+    assert_eq!(ids(&page(&pair.b, "/tasks?state=ended").await), both);
+
+    pair.b.kill();
+    let late = pair.another("c").await;
+    let ended = page(&late, "/tasks?state=ended").await;
+    assert_eq!(ids(&ended), both, "{ended}");
+    assert_eq!(ended["next"], Value::Null, "{ended}");
+    let [of_lost, of_done] = [&ended["tasks"][0], &ended["tasks"][1]];
+    assert_eq!(of_lost["reason"], "owner_lost", "{of_lost}");
+    assert_eq!(
+        (&of_lost["state"], &of_lost["effect"]),
+        (&json!("failed"), &json!("unknown"))
+    );
+    assert_eq!(
+        (&of_done["tool"], &of_done["replica"]),
+        (&json!("echo"), &json!("b"))
+    );
+    let all = page(&late, "/tasks").await;
+    assert_eq!(
+        (ids(&all).len(), &all["more_ended"]),
+        (2, &json!(false)),
+        "{all}"
+    );
+
+    // Page by page, as the answer leads.
+    let first = page(&late, "/tasks?state=ended&limit=1").await;
+    let next = first["next"].as_str().unwrap();
+    let second = page(&late, &format!("/tasks?state=ended&limit=1&after={next}")).await;
+    assert_eq!([ids(&first), ids(&second)].concat(), both);
+    assert_eq!(second["next"], Value::Null, "{second}");
+    let list = told(
+        &late,
+        &["tasks", "list", "--state", "ended", "--limit", "1"],
+    )
+    .await;
+    assert!(list.contains(&format!("--after {next}")), "{list}");
+
+    for (filters, found) in [
+        (&["--failed", "--since", "24h"][..], &lost.id),
+        (&["--effect", "unknown"], &lost.id),
+        (&["--reason", "owner_lost"], &lost.id),
+        (&["--outcome", "completed"], &done.id),
+        (&["--state", "ended", "--tool", "e*"], &done.id),
+        (
+            &["--state", "ended", "--replica", "b", "--tool", "echo"],
+            &done.id,
+        ),
+        (&["--state", "ended", "--id", &done.id[..9]], &done.id),
+    ] {
+        let words = [&["tasks", "list", "--json"], filters].concat();
+        let list: Value = serde_json::from_str(&told(&late, &words).await).unwrap();
+        assert_eq!(ids(&list), [found], "{filters:?}: {list}");
+    }
+    let exported = told(&late, &["tasks", "export"]).await;
+    let exported = exported
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let exported: Vec<Value> = exported.collect();
+    assert_eq!(exported, *ended["tasks"].as_array().unwrap());
+
+    let mut read = redis::cmd("XRANGE");
+    read.arg("{suite:00}:ended").arg("-").arg("+");
+    let entries: redis::Value = read.query_async(&mut pair.connect().await).await.unwrap();
+    let entries = format!("{entries:?}");
+    assert!(
+        entries.contains("owner_lost") && !entries.contains(SECRET),
+        "{entries}"
+    );
+}
+
+async fn an_end_is_found_when_its_record_is_gone(era: Era) {
+    let config = with_operators(Config::always().terms("max_duration = \"2s\"\nretention = \"1s\""));
+    let rig = Rig::start(era, config).await;
+    let task = echoed(&rig.client()).await;
+    eventually(PATIENCE, "the record is gone", async || {
+        let answer = rig.client().asking("tasks/get", &task).send().await;
+        let is_gone = answer.json()["error"]["code"] == -32602;
+        if is_gone { Ok(()) } else { Err(answer.body) }
+    })
+    .await;
+    let shown = page(&rig.proxy, &format!("/tasks/{}", &task.id[..8])).await;
+    assert_eq!(
+        (&shown["id"], &shown["state"]),
+        (&json!(task.id), &json!("completed"))
+    );
+    assert!(
+        shown["kept"].is_string() && shown["took_ms"].is_u64(),
+        "{shown}"
+    );
+    let shown = told(&rig.proxy, &["tasks", "show", &task.id]).await;
+    assert!(shown.contains("in the history only"), "{shown}");
+    // Nothing can be done about it any more.
+    let cancelled = raincheck(&rig.proxy, &["tasks", "cancel", &task.id]).await;
+    assert_eq!(cancelled.status.code(), Some(1));
+}
+
+async fn a_file_keeps_the_history(era: Era) {
+    let mut rig = Rig::start(era, with_operators(Config::always()).embedded()).await;
+    let task = echoed(&rig.client()).await;
+    rig.proxy.kill();
+    rig.proxy.restart().await;
+    assert_eq!(
+        ids(&page(&rig.proxy, "/tasks?state=ended").await),
+        [&*task.id]
+    );
+    let counts = &page(&rig.proxy, "/tasks").await["counts"];
+    assert_eq!(counts["completed"], 1, "{counts}");
+}
+
+#[tokio::test]
+async fn nothing_is_kept_where_nobody_could_read_it() {
+    for (admin, history) in [("", ""), ("listen = \"127.0.0.1:0\"", "keep = \"0s\"")] {
+        let more = |config: Config| config.section("admin", admin).section("history", history);
+        let pair = Pair::with(Era::Modern, "", more).await;
+        echoed(&pair.at_a()).await;
+        let mut read = redis::cmd("EXISTS");
+        read.arg("{suite:00}:ended");
+        let exists: u8 = read.query_async(&mut pair.connect().await).await.unwrap();
+        assert_eq!(exists, 0, "{admin} {history}");
+    }
+}

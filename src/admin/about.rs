@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 /// `settings`: those that the process runs on, without secrets. `readiness`: the answer to a readiness probe. `replicas`: the names
-/// of the replicas whose leases run, or `None` while the store has not shown them for long enough. `paused`: the pauses of tools.
+/// of the replicas whose leases run, or `None` while the store has not shown them for long enough. `paused`: the pauses of tools, and the
+/// number of failures that nobody has acknowledged.
 pub(super) fn about(
     settings: &Value,
     readiness: &Value,
     replica: &str,
     replicas: Option<&[String]>,
-    paused: &[Value],
+    (paused, unacknowledged): (&[Value], i64),
 ) -> Value {
     let upstream = settings.get("upstream");
     let command = || upstream?.get("command")?.get(0);
@@ -21,6 +22,7 @@ pub(super) fn about(
         "upstream": upstream.and_then(|upstream| upstream.get("url")).or_else(command),
         "readiness": readiness,
         "paused": paused,
+        "unacknowledged": unacknowledged,
     })
 }
 
@@ -38,14 +40,15 @@ mod tests {
             &ready,
             "web-0",
             Some(&["web-0".into(), "web-1".into()]),
-            &[],
+            (&[], 2),
         );
         assert_eq!(of_address["namespace"], "orders");
         assert_eq!(of_address["upstream"], "http://a/mcp");
         assert_eq!(of_address["replicas"], json!(["web-0", "web-1"]));
         assert_eq!(of_address["readiness"], ready);
+        assert_eq!(of_address["unacknowledged"], 2);
         let program = json!({"store": {}, "upstream": {"command": ["npx", "-y", "x"]}});
-        let of_program = about(&program, &ready, "web-0", None, &[]);
+        let of_program = about(&program, &ready, "web-0", None, (&[], 0));
         assert_eq!(of_program["upstream"], "npx");
         assert!(of_program["namespace"].is_null() && of_program["replicas"].is_null());
     }

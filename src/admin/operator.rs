@@ -147,6 +147,13 @@ impl Operator {
                 }
                 Err(why) => error(StatusCode::BAD_REQUEST, why),
             },
+            AdminRequest::Acknowledge(id) => match read(request.into_body()).await {
+                Ok(body) => {
+                    let acknowledged = self.tasks.acknowledge(&id, &body).await;
+                    done(acknowledged.map(|done| audited("acknowledge", peer, done)))
+                }
+                Err(why) => error(StatusCode::BAD_REQUEST, why),
+            },
             AdminRequest::Tools => found(&self.tools.list()),
             AdminRequest::Pause => match read(request.into_body()).await {
                 Ok(body) => done(self.pause(&body, peer).await),
@@ -199,7 +206,7 @@ impl Operator {
             &readiness,
             &replica,
             replicas.as_deref(),
-            &self.tools.paused(),
+            (&self.tools.paused(), METRICS.tasks.unacknowledged.get()),
         )
     }
 

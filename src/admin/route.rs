@@ -7,7 +7,7 @@ use super::board::BoardFile;
 /// The answer to every other path.
 pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET / (a page), /livez, /readyz, /metrics, /config, /level, \
                                 /events, /about, \
-                                /tasks, /tasks/ID, /tools; POST /tasks/ID/cancel, /tasks/ID/answer, /tools/pause, /tools/resume, \
+                                /tasks, /tasks/ID, /tools; POST /tasks/ID/cancel, /tasks/ID/answer, /tasks/ID/ack, /tools/pause, /tools/resume, \
                                 /level, /reload, /drain";
 
 /// A request from an operator.
@@ -24,6 +24,7 @@ pub(super) enum AdminRequest {
     Task(String),
     Cancel(String),
     Answer(String),
+    Acknowledge(String),
     Tools,
     Pause,
     Resume,
@@ -61,6 +62,7 @@ pub(super) fn route(method: &Method, path: &str) -> Routed {
         ["tasks", id] if !id.is_empty() => (Some(AdminRequest::Task((*id).into())), None),
         ["tasks", id, "cancel"] => (None, Some(AdminRequest::Cancel((*id).into()))),
         ["tasks", id, "answer"] => (None, Some(AdminRequest::Answer((*id).into()))),
+        ["tasks", id, "ack"] => (None, Some(AdminRequest::Acknowledge((*id).into()))),
         ["tools"] => (Some(AdminRequest::Tools), None),
         ["tools", "pause"] => (None, Some(AdminRequest::Pause)),
         ["tools", "resume"] => (None, Some(AdminRequest::Resume)),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::tasks::TaskActionError;
-use crate::base::printable::is_printable;
+use crate::base::printable::{is_printable, one_line};
 use crate::base::utc::rfc3339;
 use crate::runner::Runner;
 use crate::runner::pauses::PauseError;
@@ -103,14 +103,7 @@ impl PauseRequest {
         let mut asked: Self =
             serde_json::from_slice(body).map_err(|error| format!("{FORM}: {error}"))?;
         // Clients and terminals show the reason in a sentence.
-        asked
-            .reason
-            .retain(|letter| letter.is_whitespace() || is_printable(letter));
-        asked.reason = asked
-            .reason
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
+        asked.reason = one_line(&asked.reason);
         let is_short = (1..=TOOLS_MAX).contains(&asked.tools.chars().count());
         if !is_short || !asked.tools.chars().all(is_printable) {
             return Err(format!(

@@ -47,6 +47,12 @@ fn replaced(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text.replace(is_bad, "\u{fffd}"))
 }
 
+/// Returns what is printable of the text, on one line.
+pub fn one_line(text: &str) -> String {
+    let text = text.replace(|c: char| !c.is_whitespace() && !is_printable(c), "");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the beginning of the text as [`printable`] does.
 pub fn short(text: &str) -> Cow<'_, str> {
     // So few bytes have no more characters, so nothing needs to be counted.

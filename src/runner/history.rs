@@ -1,13 +1,17 @@
-//! The job that keeps the history of ended tasks together.
+//! The job that keeps the history of ended tasks together, and the failures in it that nobody has looked at.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::alarm::Alarm;
 use super::state::Runner;
+use crate::store::StoreError;
+use crate::store::history::{AcknowledgeError, History};
+use crate::task::history::Acknowledged;
+use crate::telemetry::metrics::METRICS;
 
 /// The longest time between two looks: the replicas that added the last entries may have died.
 const LOOK: Duration = Duration::from_mins(1);
@@ -21,8 +25,7 @@ impl Runner {
         let mut alarm = Alarm::default();
         let keeping = async {
             loop {
-                let _ = timeout(LOOK, history.enough()).await;
-                match history.fold().await {
+                match keep(history).await {
                     Ok(()) => drop(alarm.works()),
                     Err(error) => {
                         if alarm.fails(error.kind(), Instant::now()) {
@@ -30,9 +33,35 @@ impl Runner {
                         }
                     }
                 }
+                let _ = timeout(LOOK, history.enough()).await;
             }
         };
         // The work can be cut off anywhere: the head names only what is whole.
         self.halt.run_until_cancelled(keeping).await;
     }
+
+    /// Notes that somebody has looked at a failure. Does nothing where no history is kept.
+    pub async fn acknowledge(&self, ack: Acknowledged) -> Result<(), AcknowledgeError> {
+        let Some(history) = self.ledger.history() else {
+            return Ok(());
+        };
+        history.acknowledge(ack).await?;
+        // The next look counts them anew where this one fails.
+        if let Err(error) = count(history).await {
+            debug!(%error, "the failures that nobody has acknowledged are not counted");
+        }
+        Ok(())
+    }
+}
+
+async fn keep(history: &History) -> Result<(), StoreError> {
+    history.fold().await?;
+    count(history).await
+}
+
+async fn count(history: &History) -> Result<(), StoreError> {
+    let count = history.unacknowledged().await?;
+    let gauge = &METRICS.tasks.unacknowledged;
+    gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    Ok(())
 }

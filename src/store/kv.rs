@@ -59,6 +59,8 @@ pub enum Kind {
     HistoryChunk,
     /// The index of some entries of the history.
     HistoryIndex,
+    /// The failures of one day that somebody has looked at.
+    Acknowledgements,
 }
 
 impl Kind {
@@ -84,6 +86,7 @@ impl Kind {
             Self::History => 'h',
             Self::HistoryChunk => 'y',
             Self::HistoryIndex => 'j',
+            Self::Acknowledgements => 'b',
         }
     }
 
@@ -109,6 +112,7 @@ impl Kind {
             Self::History => "history",
             Self::HistoryChunk => "history chunk",
             Self::HistoryIndex => "history index",
+            Self::Acknowledgements => "acknowledgements",
         }
     }
 }

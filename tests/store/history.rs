@@ -168,6 +168,7 @@ impl<'a> Past<'a> {
         let query = HistoryQuery {
             filter,
             checks_end: true,
+            unacknowledged: false,
             after,
             limit,
             chunks_max: usize::MAX,

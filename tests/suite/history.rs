@@ -11,6 +11,7 @@ in_both_eras!(
     ends_are_found_on_every_replica_and_after_all_have_died,
     an_end_is_found_when_its_record_is_gone,
     a_file_keeps_the_history,
+    a_failure_stays_in_view_until_somebody_has_looked,
 );
 
 /// What no entry holds.
@@ -125,7 +126,8 @@ async fn ends_are_found_on_every_replica_and_after_all_have_died(era: Era) {
 }
 
 async fn an_end_is_found_when_its_record_is_gone(era: Era) {
-    let config = with_operators(Config::always().terms("max_duration = \"2s\"\nretention = \"1s\""));
+    let config =
+        with_operators(Config::always().terms("max_duration = \"2s\"\nretention = \"1s\""));
     let rig = Rig::start(era, config).await;
     let task = echoed(&rig.client()).await;
     eventually(PATIENCE, "the record is gone", async || {
@@ -161,6 +163,89 @@ async fn a_file_keeps_the_history(era: Era) {
     );
     let counts = &page(&rig.proxy, "/tasks").await["counts"];
     assert_eq!(counts["completed"], 1, "{counts}");
+}
+
+/// Waits until this replica counts so many failures.
+async fn until_counted(proxy: &Proxy, count: u64) {
+    eventually(PATIENCE, "the failures are counted", async || {
+        let about = page(proxy, "/about").await;
+        let is_so = about["unacknowledged"] == count;
+        if is_so { Ok(()) } else { Err(about) }
+    })
+    .await;
+}
+
+async fn failed(client: &Client) -> Task {
+    let task = client.call("error", json!({})).await.into_task();
+    client.until(&task, "failed").await;
+    task
+}
+
+async fn a_failure_stays_in_view_until_somebody_has_looked(era: Era) {
+    let pair = Pair::with(era, "", with_operators).await;
+    let (a, b) = (pair.at_a(), pair.at_b());
+    let first = failed(&a).await;
+    let second = failed(&b).await;
+    let done = echoed(&a).await;
+    let open = async |proxy: &Proxy| {
+        let list = told(proxy, &["tasks", "list", "--unacknowledged", "--json"]).await;
+        let list: Value = serde_json::from_str(&list).unwrap();
+        ids(&list)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(open(&pair.b).await, [&*second.id, &*first.id]);
+
+    let said = told(
+        &pair.a,
+        &[
+            "tasks",
+            "ack",
+            &first.id[..8],
+            "--note",
+            "ran\tonce",
+            "--by",
+            "ada",
+        ],
+    )
+    .await;
+    assert_eq!(said, format!("{} is acknowledged\n", first.id));
+    assert_eq!(open(&pair.b).await, [&*second.id]);
+    until_counted(&pair.a, 1).await;
+    let shown = page(&pair.b, &format!("/tasks/{}", first.id)).await;
+    let ack = &shown["acknowledged"];
+    assert_eq!(
+        (&ack["by"], &ack["note"]),
+        (&json!("ada"), &json!("ran once")),
+        "{shown}"
+    );
+    // The first one stays.
+    told(&pair.b, &["tasks", "ack", &first.id, "--by", "bob"]).await;
+    let list = page(&pair.b, "/tasks?state=failed").await;
+    assert_eq!(list["tasks"][1]["acknowledged"], *ack, "{list}");
+    let log = pair.a.log();
+    assert!(
+        log.contains("action=\"acknowledge\"") && !log.contains(&first.id),
+        "{log}"
+    );
+
+    let refused = raincheck(&pair.a, &["tasks", "ack", &done.id]).await;
+    let complaint = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        complaint.contains("the task has not failed: completed"),
+        "{complaint}"
+    );
+    let found = raincheck(&pair.a, &["tasks", "ack", "--tool", "err*"]).await;
+    assert_eq!(found.status.code(), Some(2));
+    let complaint = String::from_utf8_lossy(&found.stderr);
+    assert!(
+        complaint.contains("with --yes, these 1 tasks are"),
+        "{complaint}"
+    );
+    told(&pair.a, &["tasks", "ack", "--tool", "err*", "--yes"]).await;
+    assert_eq!(open(&pair.b).await, [""; 0]);
+    until_counted(&pair.a, 0).await;
 }
 
 #[tokio::test]

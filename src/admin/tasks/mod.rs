@@ -16,9 +16,9 @@ use crate::mcp::elicitation;
 use crate::mcp::input::{self, InputResponses};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
-use crate::store::history::{HistoryPage, HistoryQuery};
+use crate::store::history::{AcknowledgeError, HistoryPage, HistoryQuery};
 use crate::store::ledger::{ApplyError, Loaded};
-use crate::task::history::{EndedTask, TaskFilter};
+use crate::task::history::{Acknowledged, EndedTask, TaskFilter};
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
@@ -26,13 +26,15 @@ use crate::task::recovery;
 use crate::task::state::Task;
 use crate::upstream::Forwarded;
 
+mod ack;
 mod query;
 mod related;
 mod summary;
 mod tree;
 
+use ack::AckRequest;
 use query::{TaskQuery, beginning, place_text, wants_tree};
-use summary::{ListedTask, Payloads, Shown};
+use summary::{Acks, ListedTask, Payloads, Shown};
 
 /// The most open tasks, and the most ended ones, that one list looks at.
 const TASKS_MAX: usize = 10_000;
@@ -62,6 +64,15 @@ pub(super) enum TaskActionError {
     Conflict(String),
     /// The store or this replica cannot do it now.
     Unavailable(String),
+}
+
+impl From<AcknowledgeError> for TaskActionError {
+    fn from(error: AcknowledgeError) -> Self {
+        match error {
+            AcknowledgeError::TooMany => Self::Conflict(error.to_string()),
+            AcknowledgeError::Store(error) => error.into(),
+        }
+    }
 }
 
 impl From<StoreError> for TaskActionError {
@@ -116,6 +127,7 @@ impl OperatorTasks {
             let page = self.ended(HistoryQuery {
                 filter: &query.filter,
                 checks_end: false,
+                unacknowledged: false,
                 after: None,
                 limit: TASKS_MAX,
                 chunks_max: CHUNKS_MAX,
@@ -144,7 +156,11 @@ impl OperatorTasks {
         query.order(&mut tasks);
         let (total, limit) = (tasks.len(), query.limit());
         let page = tasks.iter().skip(query.offset).take(limit);
-        let page: Vec<Value> = page.map(|task| task.line(now_ms)).collect();
+        let page: Vec<&ListedTask> = page.collect();
+        let acks = self
+            .acks(page.iter().filter_map(|task| task.ended()))
+            .await?;
+        let page: Vec<Value> = page.iter().map(|task| task.line(now_ms, &acks)).collect();
         let next = query.offset.saturating_add(page.len());
         Ok(json!({
             "now": crate::base::utc::rfc3339(now_ms),
@@ -163,6 +179,7 @@ impl OperatorTasks {
         let page = self.ended(HistoryQuery {
             filter: &query.filter,
             checks_end: true,
+            unacknowledged: query.unacknowledged,
             after: query.after,
             limit: query.limit(),
             chunks_max: usize::MAX,
@@ -172,12 +189,69 @@ impl OperatorTasks {
             next,
             is_partial,
         } = page.await?;
+        let acks = self.acks(entries.iter()).await?;
+        let lines = entries.iter();
+        let lines = lines.map(|ended| summary::ended_line(ended, acks.get(&ended.id)));
         Ok(json!({
             "now": crate::base::utc::rfc3339(self.now_ms()),
             "next": next.map(place_text),
             "lost": is_partial,
-            "tasks": entries.iter().map(summary::ended_line).collect::<Vec<_>>(),
+            "tasks": lines.collect::<Vec<_>>(),
         }))
+    }
+
+    /// Who has looked at the failures among these.
+    async fn acks<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e EndedTask<'e>>,
+    ) -> Result<Acks, StoreError> {
+        match self.runner().ledger().history() {
+            Some(history) => history.acknowledged(entries).await,
+            None => Ok(Acks::new()),
+        }
+    }
+
+    /// Notes that somebody has looked at a failure. `body`: an object, which may have a note and a name.
+    pub(super) async fn acknowledge(
+        &self,
+        id: &str,
+        body: &Bytes,
+    ) -> Result<Done, TaskActionError> {
+        let AckRequest { note, by } = AckRequest::read(body).map_err(TaskActionError::Wrong)?;
+        let id = self.id_of(id).await?;
+        let runner = self.runner();
+        if runner.ledger().history().is_none() {
+            let why = "no history is kept (history.keep), and so no failure is acknowledged";
+            return Err(TaskActionError::Conflict(why.into()));
+        }
+        let ended = self.ended_like(&id.to_string()).await?;
+        let Some(ended) = ended.first() else {
+            let found = runner.ledger().load(id).await?;
+            let found = found.ok_or(TaskActionError::Unknown)?;
+            let state = found.task.status().word();
+            return Err(TaskActionError::Conflict(format!(
+                "the task has not failed: {state}"
+            )));
+        };
+        if !ended.group.is_failure() {
+            let outcome = &ended.group.outcome;
+            return Err(TaskActionError::Conflict(format!(
+                "the task has not failed: {outcome}"
+            )));
+        }
+        let ack = Acknowledged {
+            id,
+            ended_ms: ended.times.ended_ms,
+            at_ms: self.now_ms(),
+            by: by.into(),
+            note: note.into(),
+        };
+        runner.acknowledge(ack).await?;
+        let acks = self.acks(std::iter::once(ended)).await?;
+        Ok(Done {
+            tasks: vec![id],
+            answer: summary::ended_line(ended, acks.get(&id)),
+        })
     }
 
     /// Entries of the history. There are none where none is kept.
@@ -197,6 +271,7 @@ impl OperatorTasks {
         let page = self.ended(HistoryQuery {
             filter: &filter,
             checks_end: false,
+            unacknowledged: false,
             after: None,
             limit: 2,
             chunks_max: usize::MAX,
@@ -212,7 +287,8 @@ impl OperatorTasks {
             // The history keeps it longer than the store keeps its record.
             let ended = self.ended_like(&id.to_string()).await?;
             let ended = ended.first().ok_or(TaskActionError::Unknown)?;
-            return Ok(summary::kept(ended));
+            let acks = self.acks(std::iter::once(ended)).await?;
+            return Ok(summary::kept(ended, acks.get(&id)));
         };
         let task = &loaded.task;
         let (mut request, mut result) = (None, None);
@@ -235,6 +311,11 @@ impl OperatorTasks {
             usual: usual.as_ref(),
         };
         let mut whole = summary::whole(task, shown);
+        let ended = EndedTask::of(task);
+        let acks = self.acks(ended.iter()).await?;
+        if let (Some(ack), Some(members)) = (acks.get(&id), whole.as_object_mut()) {
+            members.insert("acknowledged".into(), summary::acknowledged(ack));
+        }
         // It costs a look at all open tasks.
         if wants_tree && let Some(members) = whole.as_object_mut() {
             members.insert("related".into(), self.related_to(task).await);

@@ -25,6 +25,8 @@ pub(super) struct TaskQuery {
     pub(super) offset: usize,
     /// The page begins behind this entry of the history.
     pub(super) after: Option<(u64, TaskId)>,
+    /// Only failures that nobody has acknowledged.
+    pub(super) unacknowledged: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,10 +104,13 @@ impl TaskQuery {
                 "until" => filter.until = Some(moment("until", &value)?),
                 "limit" => read.limit = Some(size("limit", &value)?),
                 "offset" => read.offset = size("offset", &value)?,
+                "acknowledged" => {
+                    read.unacknowledged = word("acknowledged", &value, &[("false", true)])?;
+                }
                 "after" => read.after = Some(place(&value)?),
                 other => {
                     return Err(format!(
-                        "{other} is no filter; there are state, outcome, reason, effect, tool, caller, replica, id, \
+                        "{other} is no filter; there are state, outcome, reason, effect, acknowledged, tool, caller, replica, id, \
                          older (seconds), since, until, sort, limit, offset, after and counts"
                     ));
                 }
@@ -115,6 +120,16 @@ impl TaskQuery {
             && status.is_terminal()
         {
             read.filter.end.status = Some(status);
+        }
+        if read.unacknowledged {
+            let status = read.state.get_or_insert(StateFilter::Is(Status::Failed));
+            if *status == StateFilter::Ended {
+                *status = StateFilter::Is(Status::Failed);
+            }
+            if *status != StateFilter::Is(Status::Failed) || !read.is_about_past() {
+                let why = "acknowledged is for lists of failures, the last end first, such as state=failed";
+                return Err(why.to_owned());
+            }
         }
         if read.after.is_some() && !read.is_about_past() {
             let why = "after is for lists of tasks that have ended, the last end first, such as state=ended";

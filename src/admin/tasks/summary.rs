@@ -1,13 +1,15 @@
 //! A task as an operator sees it: one line of the list, and one task with its timeline. Pure.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::base::utc::rfc3339;
 use crate::mcp::json::Object;
 use crate::runner::learned::memory::LearnedTool;
-use crate::task::history::EndedTask;
-use crate::task::id::Incarnation;
+use crate::task::history::{Acknowledged, EndedTask};
+use crate::task::id::{Incarnation, TaskId};
 use crate::task::input_rule::AnsweredBy;
 use crate::task::recovery;
 use crate::task::state::{Leg, Outcome, Task};
@@ -63,6 +65,13 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     line
 }
 
+/// Who has looked at failures.
+pub(super) type Acks = HashMap<TaskId, Acknowledged>;
+
+pub(super) fn acknowledged(ack: &Acknowledged) -> Value {
+    json!({ "at": rfc3339(ack.at_ms), "by": &*ack.by, "note": &*ack.note })
+}
+
 /// A task of a list.
 #[derive(Debug)]
 pub(super) enum ListedTask {
@@ -78,10 +87,17 @@ impl ListedTask {
         }
     }
 
-    pub(super) fn line(&self, now_ms: u64) -> Value {
+    pub(super) fn ended(&self) -> Option<&EndedTask<'static>> {
+        match self {
+            Self::Open(_) => None,
+            Self::Ended(ended) => Some(ended),
+        }
+    }
+
+    pub(super) fn line(&self, now_ms: u64, acks: &Acks) -> Value {
         match self {
             Self::Open(task) => line(task, now_ms),
-            Self::Ended(ended) => ended_line(ended),
+            Self::Ended(ended) => ended_line(ended, acks.get(&ended.id)),
         }
     }
 
@@ -94,7 +110,7 @@ impl ListedTask {
 }
 
 /// One line of the list, of an entry of the history.
-pub(super) fn ended_line(ended: &EndedTask<'_>) -> Value {
+pub(super) fn ended_line(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> Value {
     let (group, times) = (&ended.group, &ended.times);
     let state = match &*group.outcome {
         "tool_error" => "completed",
@@ -125,12 +141,15 @@ pub(super) fn ended_line(ended: &EndedTask<'_>) -> Value {
     for (key, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
         members.insert(key.to_owned(), text.as_ref().into());
     }
+    if let Some(ack) = ack {
+        members.insert("acknowledged".into(), acknowledged(ack));
+    }
     line
 }
 
 /// One task whose record is gone, as the history keeps it.
-pub(super) fn kept(ended: &EndedTask<'_>) -> Value {
-    let mut kept = ended_line(ended);
+pub(super) fn kept(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> Value {
+    let mut kept = ended_line(ended, ack);
     let Some(members) = kept.as_object_mut() else {
         return kept;
     };

@@ -56,15 +56,19 @@ struct EndArgs {
         help = "Only failures with this effect: none, or unknown: the tool may have run"
     )]
     effect: Option<String>,
+    #[arg(long, help = "Only failures that nobody has acknowledged")]
+    unacknowledged: bool,
 }
 
 impl EndArgs {
-    fn pairs(&self) -> [(&'static str, Option<String>); 3] {
+    fn pairs(&self) -> [(&'static str, Option<String>); 4] {
+        let unacknowledged = self.unacknowledged.then(|| "false".to_owned());
         let failed = self.failed.then(|| "failed".to_owned());
         [
             ("outcome", self.outcome.clone().or(failed)),
             ("reason", self.reason.clone()),
             ("effect", self.effect.clone()),
+            ("acknowledged", unacknowledged),
         ]
     }
 }

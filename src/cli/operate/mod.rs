@@ -1,10 +1,12 @@
 //! The commands that ask a running raincheck, over its admin listener: `tasks`, `tools` and `health`.
 
+mod acknowledge;
 mod ask;
 mod cancel;
 mod filters;
 mod health;
 mod reach;
+mod several;
 mod shown;
 mod tasks;
 mod tools;

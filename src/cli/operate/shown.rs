@@ -99,6 +99,21 @@ fn remarks(task: &Value) -> String {
     if let Some(reason) = at(task, "reason").as_str() {
         remarks.push(format!("{reason}, effect {}", text(task, "effect")));
     }
+    let acknowledged = at(task, "acknowledged");
+    if !acknowledged.is_null() {
+        let [by, note] = ["by", "note"].map(|key| text(acknowledged, key));
+        let by = if by.is_empty() {
+            String::new()
+        } else {
+            format!(" by {by}")
+        };
+        let note = if note.is_empty() {
+            String::new()
+        } else {
+            format!(": {note}")
+        };
+        remarks.push(format!("acknowledged{by}{note}"));
+    }
     if at(task, "outcome") == "tool_error" {
         remarks.push("the tool says that it failed".to_owned());
     }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::acknowledge::AcknowledgeArgs;
 use super::cancel::CancelArgs;
 use super::filters::{ExportArgs, ListArgs};
 use super::reach::{ReachArgs, TREE, path_of};
@@ -41,6 +42,8 @@ enum What {
     Cancel(CancelArgs),
     /// Answer an open question of a task, in place of its client
     Answer(AnswerArgs),
+    /// Note that somebody has looked at failures
+    Ack(AcknowledgeArgs),
     /// Tasks that have ended, a line of JSON for each, the last end first
     Export(ExportArgs),
 }
@@ -77,6 +80,7 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
             printed(&said(args.json, &task, shown))
         }
         What::Watch { id } => watch(reach, id, args.json),
+        What::Ack(ack) => ack.run(reach, args.json),
         What::Export(export) => exported(reach, export),
         What::Cancel(cancel) => cancel.run(reach, args.json),
         What::Answer(answer) => {

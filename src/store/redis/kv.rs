@@ -243,7 +243,8 @@ impl Redis {
             | Kind::Pauses
             | Kind::History
             | Kind::HistoryChunk
-            | Kind::HistoryIndex => &self.bulk,
+            | Kind::HistoryIndex
+            | Kind::Acknowledgements => &self.bulk,
         }
     }
 }

@@ -74,6 +74,13 @@ pub struct EndTimes {
     pub parent: Option<TaskId>,
 }
 
+impl EndGroup<'_> {
+    /// Returns `true` for a failure: somebody should look at it, and acknowledge that.
+    pub fn is_failure(&self) -> bool {
+        self.outcome == "failed"
+    }
+}
+
 impl<'a> EndedTask<'a> {
     /// Returns the entry of a task. `None`: it has not ended.
     pub fn of(task: &'a Task) -> Option<Self> {

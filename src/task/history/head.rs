@@ -25,6 +25,9 @@ pub struct ChunkPlace {
     pub to_ms: u64,
     #[serde(rename = "n")]
     pub entries: usize,
+    /// How many of them are failures.
+    #[serde(rename = "x", default)]
+    pub failures: usize,
 }
 
 /// The value that all replicas share.
@@ -86,6 +89,7 @@ mod tests {
             from_ms: to_ms - 1,
             to_ms,
             entries,
+            failures: 0,
         }
     }
 

@@ -2,11 +2,13 @@
 //!
 //! No arguments, no results and no texts of the server are part of it.
 
+mod acks;
 mod chunk;
 mod entry;
 mod filter;
 mod head;
 
+pub use acks::{Acknowledged, Acknowledgements, BY_MAX, NOTE_MAX, TooMany, day_of};
 pub use chunk::{Chunk, ChunkIndex, ROWS};
 pub use entry::{EndGroup, EndTimes, EndedTask};
 pub use filter::{EndFilter, Moment, TaskFilter};

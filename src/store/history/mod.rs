@@ -5,6 +5,7 @@
 //! search leaves the chunk out. The head names the chunks, and the entries that are in them. It is replaced only as it was
 //! read, so that of two replicas one counts, and nothing is lost if one dies half-way.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,11 +22,15 @@ use super::random::random_bytes;
 use super::{ENDED_LENGTH, Ended, HistoryEntry, Store};
 use crate::mcp::hex;
 use crate::task::history::{
-    Chunk, ChunkIndex, ChunkPlace, EndedTask, HistoryHead, ROWS, TaskFilter,
+    Chunk, ChunkIndex, ChunkPlace, EndGroup, EndedTask, HistoryHead, ROWS, TaskFilter,
 };
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::telemetry::metrics::METRICS;
+
+mod acks;
+
+pub use acks::AcknowledgeError;
 
 /// The time that chunks outlive their entries, so that none goes while it is read.
 const MARGIN: Duration = Duration::from_hours(1);
@@ -60,6 +65,8 @@ pub struct HistoryQuery<'a> {
     pub filter: &'a TaskFilter,
     /// `false`: the filters of the end do not count.
     pub checks_end: bool,
+    /// Only failures that nobody has acknowledged.
+    pub unacknowledged: bool,
     /// The page begins behind this entry, in the order of [`EndedTask::place`] from the last one on.
     pub after: Option<(u64, TaskId)>,
     pub limit: usize,
@@ -176,6 +183,7 @@ impl History {
             from_ms,
             to_ms,
             entries: ended.len(),
+            failures: chunk.entries(EndGroup::is_failure).count(),
         }))
     }
 
@@ -186,8 +194,14 @@ impl History {
         // The head first: what is put together meanwhile is still among the last entries, too.
         let mut head = read_head(self.kv.find(head_name()).await?.as_ref());
         let ended = self.store.ended(&head.places).await?;
+        let acks = match query.unacknowledged {
+            true => self.all_acknowledged().await?,
+            false => HashMap::new(),
+        };
         let wants = |entry: &EndedTask<'_>| {
+            let is_open = || entry.group.is_failure() && !acks.contains_key(&entry.id);
             entry.times.ended_ms >= since_ms
+                && (!query.unacknowledged || is_open())
                 && query.after.is_none_or(|after| entry.place() < after)
                 && query.filter.passes_ended(entry, query.checks_end, now_ms)
         };
@@ -203,6 +217,9 @@ impl History {
         });
         head.chunks
             .sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.to_ms));
+        if query.unacknowledged {
+            head.chunks.retain(|chunk| chunk.failures > 0);
+        }
         let is_searched = query.filter.is_about_content(query.checks_end);
         let (mut step, mut looked) = (1 + query.limit / ROWS, 0);
         let mut chunks = head.chunks.as_slice();
@@ -224,9 +241,7 @@ impl History {
                 if is_searched && !self.may_be_in(chunk, query).await? {
                     return Ok::<_, StoreError>(None);
                 }
-                let [rows, _] = names_of(&chunk.name);
-                let found = self.kv.find(rows).await?;
-                Ok(Some(found.as_ref().and_then(|found| Chunk::decode(found))))
+                Ok(Some(self.chunk(chunk).await?))
             });
             for chunk in try_join_all(reading).await?.into_iter().flatten() {
                 looked += 1;
@@ -252,6 +267,13 @@ impl History {
             page.next = page.entries.last().map(EndedTask::place);
         }
         Ok(page)
+    }
+
+    /// `None`: the store has lost it.
+    async fn chunk(&self, place: &ChunkPlace) -> Result<Option<Chunk<'static>>, StoreError> {
+        let [rows, _] = names_of(&place.name);
+        let found = self.kv.find(rows).await?;
+        Ok(found.as_ref().and_then(|found| Chunk::decode(found)))
     }
 
     async fn may_be_in(

@@ -154,6 +154,13 @@ impl Operator {
                 }
                 Err(why) => error(StatusCode::BAD_REQUEST, why),
             },
+            AdminRequest::Rerun(id) => match read(request.into_body()).await {
+                Ok(body) => {
+                    let begun = self.tasks.run_again(&id, &body).await;
+                    done(begun.map(|done| audited("rerun", peer, done)))
+                }
+                Err(why) => error(StatusCode::BAD_REQUEST, why),
+            },
             AdminRequest::Tools => found(&self.tools.list()),
             AdminRequest::Pause => match read(request.into_body()).await {
                 Ok(body) => done(self.pause(&body, peer).await),

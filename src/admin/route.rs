@@ -7,7 +7,7 @@ use super::board::BoardFile;
 /// The answer to every other path.
 pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET / (a page), /livez, /readyz, /metrics, /config, /level, \
                                 /events, /about, \
-                                /tasks, /tasks/ID, /tools; POST /tasks/ID/cancel, /tasks/ID/answer, /tasks/ID/ack, /tools/pause, /tools/resume, \
+                                /tasks, /tasks/ID, /tools; POST /tasks/ID/cancel, /tasks/ID/answer, /tasks/ID/ack, /tasks/ID/rerun, /tools/pause, /tools/resume, \
                                 /level, /reload, /drain";
 
 /// A request from an operator.
@@ -25,6 +25,7 @@ pub(super) enum AdminRequest {
     Cancel(String),
     Answer(String),
     Acknowledge(String),
+    Rerun(String),
     Tools,
     Pause,
     Resume,
@@ -63,6 +64,7 @@ pub(super) fn route(method: &Method, path: &str) -> Routed {
         ["tasks", id, "cancel"] => (None, Some(AdminRequest::Cancel((*id).into()))),
         ["tasks", id, "answer"] => (None, Some(AdminRequest::Answer((*id).into()))),
         ["tasks", id, "ack"] => (None, Some(AdminRequest::Acknowledge((*id).into()))),
+        ["tasks", id, "rerun"] => (None, Some(AdminRequest::Rerun((*id).into()))),
         ["tools"] => (Some(AdminRequest::Tools), None),
         ["tools", "pause"] => (None, Some(AdminRequest::Pause)),
         ["tools", "resume"] => (None, Some(AdminRequest::Resume)),

@@ -38,7 +38,7 @@ const SHARED_WITH_RESULT: u8 = 2;
 
 #[derive(Debug, Clone, Copy)]
 enum ClaimTerms {
-    /// The client chose a key.
+    /// The client chose a key, or an operator the task.
     Key,
     /// The call itself is the name, while it runs and for a window after that.
     Call { window_ms: u64 },
@@ -54,6 +54,15 @@ impl CallClaim {
     pub fn of_key(caller: &Caller, key: &str, digest: Digest) -> Self {
         Self {
             name: Name::of(Kind::Claim, &["key", &hex::encode(caller.as_bytes()), key]),
+            digest,
+            terms: ClaimTerms::Key,
+        }
+    }
+
+    /// The claim of the call that an operator begins in place of the call of this task.
+    pub(super) fn of_rerun(id: TaskId, digest: Digest) -> Self {
+        Self {
+            name: Name::of(Kind::Claim, &["rerun", &id.to_string()]),
             digest,
             terms: ClaimTerms::Key,
         }

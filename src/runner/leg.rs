@@ -38,6 +38,9 @@ struct StoredRequest {
     native_task: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<Arc<JobCall>>,
+    /// The request had credentials of its client, or went over a session of the client: only the client can send it again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_personal: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -54,6 +57,7 @@ pub(super) fn store(outgoing: &UpstreamRequest) -> Result<Bytes, StoreError> {
         name: outgoing.name.clone(),
         native_task: outgoing.native_task,
         job: outgoing.job.clone(),
+        is_personal: !outgoing.is_anybodys(),
         param_headers: headers
             .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
             .collect(),
@@ -69,32 +73,47 @@ pub(super) fn next(
     task: &Task,
     from: Forwarded,
 ) -> Result<UpstreamRequest, StoreError> {
-    let request: StoredRequest =
-        serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
-    let headers = request.param_headers.iter();
-    let headers = headers.filter_map(|(name, value)| {
-        Some((
-            HeaderName::try_from(name).ok()?,
-            HeaderValue::try_from(value).ok()?,
-        ))
-    });
-    let answer_patience = task.input_timeout_ms.map(Duration::from_millis);
-    let mut outgoing =
-        UpstreamRequest::new(*task.caller.as_bytes(), request.method, request.params)
-            .declaring(request.capabilities)
-            .forwarding(from)
-            .described_by(request.name, headers.collect())
-            // The progress goes into the record, which every poller reads, so it is wanted even if the client sent no
-            // token.
-            .with_progress(true)
-            .for_call(answer_patience, request.native_task);
-    outgoing.job = request.job;
+    let mut outgoing = read(stored)?.outgoing(task, from);
     outgoing.retry = (task.round > 0).then(|| Arc::new(retry(task)));
     // The request that brought the answers may be of another trace.
     Ok(match &task.trace {
         Some(trace) => outgoing.traced(&trace.to_server()),
         None => outgoing,
     })
+}
+
+/// Builds the request of a new call that is the same as the call of this task. `None`: only its client can send it again.
+pub(super) fn again(stored: &Bytes, task: &Task) -> Result<Option<UpstreamRequest>, StoreError> {
+    let request = read(stored)?;
+    let may_be_sent = !request.is_personal;
+    Ok(may_be_sent.then(|| request.outgoing(task, Forwarded::default())))
+}
+
+fn read(stored: &Bytes) -> Result<StoredRequest, StoreError> {
+    serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))
+}
+
+impl StoredRequest {
+    fn outgoing(self, task: &Task, from: Forwarded) -> UpstreamRequest {
+        let headers = self.param_headers.iter();
+        let headers = headers.filter_map(|(name, value)| {
+            Some((
+                HeaderName::try_from(name).ok()?,
+                HeaderValue::try_from(value).ok()?,
+            ))
+        });
+        let answer_patience = task.input_timeout_ms.map(Duration::from_millis);
+        let mut outgoing = UpstreamRequest::new(*task.caller.as_bytes(), self.method, self.params)
+            .declaring(self.capabilities)
+            .forwarding(from)
+            .described_by(self.name, headers.collect())
+            // The progress goes into the record, which every poller reads, so it is wanted even if the client sent no
+            // token.
+            .with_progress(true)
+            .for_call(answer_patience, self.native_task);
+        outgoing.job = self.job;
+        outgoing
+    }
 }
 
 /// Collects all answers of the round, under the server's own keys, and the server's own state.

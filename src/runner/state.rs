@@ -69,8 +69,8 @@ pub struct RunnerSettings {
     pub sealer: Option<Sealer>,
     /// The receivers that are notified of the states of tasks.
     pub notify: NotifyRules,
-    /// The requests of all calls to a modern server are stored with their tasks, for operators to read. Else only those
-    /// that may be sent again.
+    /// The requests of all calls are stored with their tasks, for operators to read and to run again. Else only those that
+    /// raincheck may send again by itself.
     pub keeps_requests: bool,
     /// Clients can subscribe webhooks to the states of their tasks.
     pub has_subscriptions: bool,

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::answer::Task;
+use crate::operators_tasks::post;
+use crate::support::client::{Answer, Task};
 use crate::support::operator::raincheck;
 use crate::support::pair::Pair;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually, in_both_eras};
@@ -12,6 +13,8 @@ in_both_eras!(
     an_end_is_found_when_its_record_is_gone,
     a_file_keeps_the_history,
     a_failure_stays_in_view_until_somebody_has_looked,
+    a_call_is_run_again_as_a_new_task_of_the_same_caller,
+    what_only_its_client_can_call_again_is_refused,
 );
 
 /// What no entry holds.
@@ -157,6 +160,7 @@ async fn a_file_keeps_the_history(era: Era) {
     let task = echoed(&rig.client()).await;
     rig.proxy.kill();
     rig.proxy.restart().await;
+    rig.proxy.until_said("answering operators", 2).await;
     assert_eq!(
         ids(&page(&rig.proxy, "/tasks?state=ended").await),
         [&*task.id]
@@ -246,6 +250,111 @@ async fn a_failure_stays_in_view_until_somebody_has_looked(era: Era) {
     told(&pair.a, &["tasks", "ack", "--tool", "err*", "--yes"]).await;
     assert_eq!(open(&pair.b).await, [""; 0]);
     until_counted(&pair.a, 0).await;
+}
+
+/// The task with this id.
+fn named(id: &Value) -> Task {
+    Task {
+        id: id.as_str().unwrap().to_owned(),
+        created: Value::Null,
+    }
+}
+
+/// Runs the call of a task again, through this replica.
+async fn again(proxy: &Proxy, task: &Task, body: Value) -> Answer {
+    let operators = Client::of(proxy.operators().await);
+    post(&operators, &format!("/tasks/{}/rerun", task.id), body).await
+}
+
+async fn a_call_is_run_again_as_a_new_task_of_the_same_caller(era: Era) {
+    let more = |config: Config| {
+        let config = config.section("upstream", "shared = false");
+        config.section("admin", "listen = \"127.0.0.1:0\"\nshow_payloads = true")
+    };
+    let mut pair = Pair::with(era, "", more).await;
+    let (a, b) = (pair.at_a(), pair.at_b());
+    let done = echoed(&a).await;
+    let said = told(&pair.b, &["tasks", "rerun", &done.id[..8], "--json"]).await;
+    let begun: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(begun["rerun_of"], *done.id);
+    let new = named(&begun["id"]);
+    let state = a.until(&new, "completed").await;
+    assert_eq!(
+        state["result"]["content"][0]["text"], SECRET,
+        "the same arguments"
+    );
+    let shown = page(&pair.a, &format!("/tasks/{}?tree=true", new.id)).await;
+    assert_eq!(shown["related"][0]["id"], *done.id, "{shown}");
+    assert!(pair.b.log().contains("action=\"rerun\""));
+
+    // Two clicks, at two replicas, run it once.
+    let error = failed(&a).await;
+    let both = tokio::join!(
+        again(&pair.a, &error, json!({})),
+        again(&pair.b, &error, json!({"by": "ada"}))
+    );
+    let (one, other) = (both.0.json(), both.1.json());
+    assert!(
+        one["id"].is_string() && one["id"] == other["id"],
+        "{one} {other}"
+    );
+    a.until(&named(&one["id"]), "failed").await;
+    assert_eq!(pair.upstream.calls_of("error"), 2);
+    let shown = page(&pair.a, &format!("/tasks/{}", error.id)).await;
+    let note = shown["acknowledged"]["note"].as_str().unwrap();
+    assert_eq!(
+        note,
+        format!("run again as {}", one["id"].as_str().unwrap())
+    );
+
+    // Nobody knows whether it ran.
+    let lost = a.call("held", json!({"nonce": "lost"})).await.into_task();
+    let open = again(&pair.b, &lost, json!({})).await;
+    assert!(
+        open.status == 409 && open.body.contains("has not ended"),
+        "{}",
+        open.body
+    );
+    pair.upstream.until_started("lost").await;
+    pair.a.kill();
+    b.until(&lost, "failed").await;
+    let refused = again(&pair.b, &lost, json!({})).await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(refused.body.contains("--may-run-twice"), "{}", refused.body);
+    let said = told(&pair.b, &["tasks", "rerun", &lost.id, "--may-run-twice"]).await;
+    assert!(
+        said.starts_with(&format!("{} runs again as ", lost.id)),
+        "{said}"
+    );
+    pair.upstream
+        .until("lost", "it runs again", |tally| tally.started == 2)
+        .await;
+}
+
+async fn what_only_its_client_can_call_again_is_refused(era: Era) {
+    let config =
+        Config::always().section("admin", "listen = \"127.0.0.1:0\"\nshow_payloads = true");
+    let rig = Rig::start(era, config).await;
+    let task = echoed(&rig.client().named("Bearer alice")).await;
+    let refused = again(&rig.proxy, &task, json!({})).await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(
+        refused.body.contains("only the client can call again"),
+        "{}",
+        refused.body
+    );
+    assert!(!refused.body.contains("alice"), "{}", refused.body);
+
+    let without = Rig::start(era, with_operators(Config::always())).await;
+    let task = echoed(&without.client()).await;
+    let refused = again(&without.proxy, &task, json!({})).await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(
+        refused.body.contains("admin.show_payloads = true"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(without.upstream.calls_of("echo"), 1);
 }
 
 #[tokio::test]

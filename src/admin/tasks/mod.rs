@@ -16,9 +16,9 @@ use crate::mcp::elicitation;
 use crate::mcp::input::{self, InputResponses};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
-use crate::store::history::{AcknowledgeError, HistoryPage, HistoryQuery};
+use crate::store::history::{HistoryPage, HistoryQuery};
 use crate::store::ledger::{ApplyError, Loaded};
-use crate::task::history::{Acknowledged, EndedTask, TaskFilter};
+use crate::task::history::{EndedTask, TaskFilter};
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
@@ -26,13 +26,12 @@ use crate::task::recovery;
 use crate::task::state::Task;
 use crate::upstream::Forwarded;
 
-mod ack;
+mod failures;
 mod query;
 mod related;
 mod summary;
 mod tree;
 
-use ack::AckRequest;
 use query::{TaskQuery, beginning, place_text, wants_tree};
 use summary::{Acks, ListedTask, Payloads, Shown};
 
@@ -64,15 +63,6 @@ pub(super) enum TaskActionError {
     Conflict(String),
     /// The store or this replica cannot do it now.
     Unavailable(String),
-}
-
-impl From<AcknowledgeError> for TaskActionError {
-    fn from(error: AcknowledgeError) -> Self {
-        match error {
-            AcknowledgeError::TooMany => Self::Conflict(error.to_string()),
-            AcknowledgeError::Store(error) => error.into(),
-        }
-    }
 }
 
 impl From<StoreError> for TaskActionError {
@@ -209,49 +199,6 @@ impl OperatorTasks {
             Some(history) => history.acknowledged(entries).await,
             None => Ok(Acks::new()),
         }
-    }
-
-    /// Notes that somebody has looked at a failure. `body`: an object, which may have a note and a name.
-    pub(super) async fn acknowledge(
-        &self,
-        id: &str,
-        body: &Bytes,
-    ) -> Result<Done, TaskActionError> {
-        let AckRequest { note, by } = AckRequest::read(body).map_err(TaskActionError::Wrong)?;
-        let id = self.id_of(id).await?;
-        let runner = self.runner();
-        if runner.ledger().history().is_none() {
-            let why = "no history is kept (history.keep), and so no failure is acknowledged";
-            return Err(TaskActionError::Conflict(why.into()));
-        }
-        let ended = self.ended_like(&id.to_string()).await?;
-        let Some(ended) = ended.first() else {
-            let found = runner.ledger().load(id).await?;
-            let found = found.ok_or(TaskActionError::Unknown)?;
-            let state = found.task.status().word();
-            return Err(TaskActionError::Conflict(format!(
-                "the task has not failed: {state}"
-            )));
-        };
-        if !ended.group.is_failure() {
-            let outcome = &ended.group.outcome;
-            return Err(TaskActionError::Conflict(format!(
-                "the task has not failed: {outcome}"
-            )));
-        }
-        let ack = Acknowledged {
-            id,
-            ended_ms: ended.times.ended_ms,
-            at_ms: self.now_ms(),
-            by: by.into(),
-            note: note.into(),
-        };
-        runner.acknowledge(ack).await?;
-        let acks = self.acks(std::iter::once(ended)).await?;
-        Ok(Done {
-            tasks: vec![id],
-            answer: summary::ended_line(ended, acks.get(&id)),
-        })
     }
 
     /// Entries of the history. There are none where none is kept.

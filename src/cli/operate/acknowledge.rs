@@ -56,7 +56,7 @@ impl AcknowledgeArgs {
 }
 
 /// The user of this computer, as the system names it.
-fn user() -> Option<String> {
+pub(super) fn user() -> Option<String> {
     let environment = environment();
     let variable = |name: &str| environment.iter().find(|(known, _)| known == name);
     let found = variable("USER").or_else(|| variable("USERNAME"));

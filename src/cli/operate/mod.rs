@@ -6,6 +6,7 @@ mod cancel;
 mod filters;
 mod health;
 mod reach;
+mod rerun;
 mod several;
 mod shown;
 mod tasks;

@@ -11,6 +11,7 @@ use super::acknowledge::AcknowledgeArgs;
 use super::cancel::CancelArgs;
 use super::filters::{ExportArgs, ListArgs};
 use super::reach::{ReachArgs, TREE, path_of};
+use super::rerun::RerunArgs;
 use super::shown::{
     at, is_now, listed, members, one_line, question_text, questions, said, shown, text,
 };
@@ -44,6 +45,8 @@ enum What {
     Answer(AnswerArgs),
     /// Note that somebody has looked at failures
     Ack(AcknowledgeArgs),
+    /// Run the calls of tasks that have ended again, as new tasks
+    Rerun(RerunArgs),
     /// Tasks that have ended, a line of JSON for each, the last end first
     Export(ExportArgs),
 }
@@ -81,6 +84,7 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
         }
         What::Watch { id } => watch(reach, id, args.json),
         What::Ack(ack) => ack.run(reach, args.json),
+        What::Rerun(rerun) => rerun.run(reach, args.json),
         What::Export(export) => exported(reach, export),
         What::Cancel(cancel) => cancel.run(reach, args.json),
         What::Answer(answer) => {

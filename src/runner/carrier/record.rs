@@ -58,8 +58,7 @@ impl Carrier {
         // again with the answers in it.
         let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun || task.leg == Leg::Queued;
         let is_modern = self.server.era == Era::Modern;
-        let is_shown = is_modern && self.runner.settings.keeps_requests;
-        let is_kept = may_repeat || task.round > 0 || is_shown;
+        let is_kept = may_repeat || task.round > 0 || self.runner.settings.keeps_requests;
         let request = is_kept
             .then(|| leg::store(&self.server.outgoing))
             .transpose()
@@ -220,7 +219,7 @@ impl Carrier {
 }
 
 /// Returns the digest of the parts that a retry of the call must repeat, if the call is parked with a question.
-pub(super) fn digest(call: &UpstreamRequest) -> Digest {
+pub(in crate::runner) fn digest(call: &UpstreamRequest) -> Digest {
     let params = Object::parse(&call.params).unwrap_or_default();
     Digest::of_call(&call.method, call.name.as_deref(), params.get("arguments"))
 }

@@ -1,0 +1,104 @@
+//! Calls that operators begin again: a new task with the arguments of one that has ended.
+
+use std::sync::Arc;
+
+use super::call::{Announce, CallClient, CallSpec, CallTerms};
+use super::carrier::digest;
+use super::claim::{CallClaim, ClaimError};
+use super::leg;
+use super::state::Runner;
+use crate::mcp::version::Era;
+use crate::store::StoreError;
+use crate::task::id::TaskId;
+use crate::task::plan::Plan;
+use crate::task::policy::{InputWhen, OnOwnerLost};
+use crate::task::state::Task;
+
+/// Why a call is not begun again. Nothing was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum RerunError {
+    #[error("the task has not ended: {0}")]
+    Open(&'static str),
+    #[error(
+        "its arguments are not stored: with admin.show_payloads = true they are, of the tasks that begin from then on"
+    )]
+    NoRequest,
+    #[error(
+        "the server got credentials, or a session, of the client, which raincheck does not keep: only the client can call again"
+    )]
+    Personal,
+    /// Nobody knows whether the first call ran, and the tool is not one that can be repeated.
+    #[error("the first call may have run, and the tool is not declared safe to repeat")]
+    MayRunTwice,
+    #[error("{0}")]
+    NotBegun(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Runner {
+    /// Begins the call of a task that has ended once more, for the same caller. Returns the new task, which names the old one;
+    /// asked again, the same new task. `may_run_twice`: the operator says that the tool may run a second time.
+    pub async fn run_again(
+        self: &Arc<Self>,
+        task: &Task,
+        may_run_twice: bool,
+    ) -> Result<TaskId, RerunError> {
+        let Some(outcome) = &task.outcome else {
+            return Err(RerunError::Open(task.status().word()));
+        };
+        let stored = self.ledger.load_request(task.id).await?;
+        let stored = stored.ok_or(RerunError::NoRequest)?;
+        let outgoing = leg::again(&stored, task)?.ok_or(RerunError::Personal)?;
+        let rules = self.rules();
+        let (rule, _) = rules.for_tool(&task.name);
+        let is_repeatable = [task.on_owner_lost, rule.on_owner_lost].contains(&OnOwnerLost::Rerun);
+        let (_, _, effect) = outcome.words();
+        if effect == "unknown" && !is_repeatable && !may_run_twice {
+            return Err(RerunError::MayRunTwice);
+        }
+        let claim = CallClaim::of_rerun(task.id, digest(&outgoing));
+        let terms = CallTerms {
+            plan: Plan::Always {
+                input: InputWhen::InTask,
+            },
+            announce: Announce::Task,
+            native_task: outgoing.native_task,
+            job: outgoing.job.clone(),
+            repeatable: task.on_owner_lost == OnOwnerLost::Rerun,
+            ..CallTerms::held(self.upstream.known_era(), rule)
+        };
+        let client = CallClient {
+            caller: task.caller,
+            label: task.label.clone(),
+            // Questions wait in the task.
+            era: Era::Modern,
+            list_key: task.listed.then_some(task.caller),
+            session: None,
+            gives_up_as: None,
+            program: 0,
+            note: None,
+            running: None,
+            related: vec![task.id],
+            span: None,
+        };
+        let call = CallSpec::of(client, terms, outgoing, None);
+        // Nobody waits for the answer: the task is there once this returns.
+        drop(self.call_once(claim, call).await?);
+        let begun = self.kv.find(claim.name).await?;
+        let begun = begun.map(|value| claim.read(&value)).transpose()?.flatten();
+        begun.ok_or_else(|| StoreError::Corrupt("a claim that is gone").into())
+    }
+}
+
+impl From<ClaimError> for RerunError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::OtherCall => Self::NotBegun("another call was begun in its place".into()),
+            ClaimError::StoreUnavailable => {
+                Self::Store(StoreError::Unavailable("it does not answer".into()))
+            }
+            ClaimError::AdmitError(why) => Self::NotBegun(why.failure().message()),
+        }
+    }
+}

@@ -213,7 +213,7 @@ impl Operator {
             &readiness,
             &replica,
             replicas.as_deref(),
-            (&self.tools.paused(), METRICS.tasks.unacknowledged.get()),
+            (&self.tools.paused(), METRICS.store.unacknowledged.get()),
         )
     }
 

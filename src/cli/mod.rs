@@ -64,8 +64,8 @@ enum Command {
     Check(CheckArgs),
     /// Call a tool of any MCP server: progress, questions, Ctrl-C cancels, tasks to leave and come back to
     Call(Box<call::CallArgs>),
-    /// The tasks of a running raincheck and of its replicas: list, show, watch, cancel, answer
-    Tasks(operate::TasksArgs),
+    /// The tasks of a running raincheck and of its replicas, also those that ended: list, show, cancel, answer, run again
+    Tasks(Box<operate::TasksArgs>),
     /// Pause tools of a running raincheck and of its replicas, and resume them
     Tools(operate::ToolsArgs),
     /// Check if a running raincheck is ready; exit code 0 or 1

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use super::alarm::Alarm;
@@ -15,6 +15,9 @@ use crate::telemetry::metrics::METRICS;
 
 /// The longest time between two looks: the replicas that added the last entries may have died.
 const LOOK: Duration = Duration::from_mins(1);
+
+/// The shortest time between two looks, however many tasks fail.
+const PAUSE: Duration = Duration::from_secs(2);
 
 impl Runner {
     /// Puts entries of the history together until the process ends.
@@ -33,7 +36,8 @@ impl Runner {
                         }
                     }
                 }
-                let _ = timeout(LOOK, history.enough()).await;
+                sleep(PAUSE).await;
+                let _ = timeout(LOOK, history.news()).await;
             }
         };
         // The work can be cut off anywhere: the head names only what is whole.
@@ -61,7 +65,7 @@ async fn keep(history: &History) -> Result<(), StoreError> {
 
 async fn count(history: &History) -> Result<(), StoreError> {
     let count = history.unacknowledged().await?;
-    let gauge = &METRICS.tasks.unacknowledged;
+    let gauge = &METRICS.store.unacknowledged;
     gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
     Ok(())
 }

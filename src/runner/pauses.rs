@@ -152,11 +152,7 @@ impl Runner {
             let left_ms = last_end_ms.unwrap_or(now_ms).saturating_sub(now_ms);
             let lifetime = Duration::from_millis(left_ms) + MARGIN;
             let value = Bytes::from(pauses.encode());
-            let is_done = match found {
-                Some(found) => self.kv.replace(name(), found, value, lifetime).await?,
-                None => self.kv.claim(name(), value, lifetime).await?.is_none(),
-            };
-            if is_done {
+            if self.kv.change(name(), found, value, lifetime).await? {
                 // The value counts, and every replica looks at it again within a while.
                 let told = self.kv.tell(name()).await;
                 if let Err(error) = self.read_pauses().await.and(told) {

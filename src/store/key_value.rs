@@ -94,6 +94,22 @@ impl KeyValue {
         .await
     }
 
+    /// Writes `value` if the name holds what was found under it, a value or none. Returns false if it holds something else.
+    ///
+    /// No two writes may carry the same value, as no two claims may.
+    pub async fn change(
+        &self,
+        name: Name,
+        found: Option<Bytes>,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> Result<bool, StoreError> {
+        if let Some(found) = found {
+            return self.replace(name, found, value, lifetime).await;
+        }
+        Ok(self.claim(name, value, lifetime).await?.is_none())
+    }
+
     pub async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         patiently(self.until(), || self.store.find(name)).await
     }

@@ -350,7 +350,7 @@ impl Ledger {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
                 telemetry::waiting::committed(&decided.task, revision, self.now_ms());
                 if let Some(history) = history {
-                    history.added();
+                    history.added(&decided.task);
                 }
                 if ends_now {
                     // An earlier commit of this end may have got no answer. The end is reported once.

@@ -201,6 +201,43 @@ describe("board", () => {
     await close(page);
   });
 
+  test("failures are acknowledged, and a call is run again", LIMIT, async () => {
+    const { guarded } = ours;
+    const page = await open(guarded.admin);
+    await enter(page, TOKEN);
+    const [first, second] = [await task(guarded.mcp, "protocol_error_job"), await task(guarded.mcp, "protocol_error_job")];
+    await page.getByRole("link", { name: /2 failures that nobody has acknowledged/ }).click();
+    await page.getByRole("heading", { name: "Failures that nobody has acknowledged" }).waitFor();
+    await row(page, first).waitFor();
+    await row(page, second).locator("a.id").click();
+    await page.getByRole("button", { name: "Acknowledge…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Your name").fill("Ada");
+    await dialog.getByLabel("Note").fill("<i>seen</i>");
+    await shot(page, "acknowledge");
+    await dialog.getByRole("button", { name: "Acknowledge" }).click();
+    await page.locator("#task dd").filter({ hasText: /by Ada, <i>seen<\/i>$/ }).waitFor();
+    await row(page, second).waitFor({ state: "detached" });
+    await audited(guarded, "acknowledge", second);
+
+    await row(page, first).locator("a.id").click();
+    await page.getByRole("button", { name: "Run again…" }).click();
+    assert.ok(await dialog.getByLabel(/may run twice/).isHidden(), "the server answered, so nothing is unknown");
+    await dialog.getByRole("button", { name: "Run it again" }).click();
+    await page.locator("#task h3", { hasText: "Related to" }).waitFor();
+    await page.locator("#task .badge.failed").waitFor();
+    await row(page, first).waitFor({ state: "detached" });
+    await audited(guarded, "rerun", first);
+    // The past, by the beginning of an id.
+    await page.goto(`${guarded.admin}/board#past=all&id=${short(first)}`);
+    await page.getByRole("heading", { name: "Tasks that have ended" }).waitFor();
+    await row(page, first).waitFor();
+    assert.equal(await page.locator("#rows tr").count(), 1);
+    await page.getByRole("link", { name: "Back to the tasks of now" }).click();
+    await page.getByRole("heading", { name: "Tasks", exact: true }).waitFor();
+    await close(page, /401/);
+  });
+
   test("the commands that it shows are good", LIMIT, async () => {
     const { plain } = ours;
     const id = await task(plain.mcp, "slow_compute", { seconds: 300 });

@@ -30,7 +30,15 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[task]\nmode = 'auto'",
         "config.toml: task: unknown key; did you mean tasks? accepted at the top level: listen, \
-             upstream, store, tasks, tools, jobs, notify, events, replica, drain, admin, auth, limits, telemetry",
+             upstream, store, tasks, tools, jobs, notify, events, history, replica, drain, admin, auth, limits, telemetry",
+    ),
+    (
+        "[history]\nentries_max = 0",
+        "config.toml: history.entries_max: is not between 1 and 10000000",
+    ),
+    (
+        "[history]\nkeep = '400d'",
+        r#"config.toml: history.keep: "400d" is too long; the longest is "365d""#,
     ),
     (
         "[listen.tls]\ncert = 'x'",

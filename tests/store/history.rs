@@ -20,23 +20,23 @@ const AT_ONCE: usize = 64;
 
 const KEEP: Duration = Duration::from_hours(1);
 
-fn entry(rig: &Rig, entry: impl Into<Bytes>) -> Option<HistoryEntry> {
-    Some(HistoryEntry {
+fn entry(rig: &Rig, entry: impl Into<Bytes>) -> HistoryEntry {
+    HistoryEntry {
         entry: entry.into(),
         expires_ms: rig.now_ms() + 3_600_000,
-    })
+    }
 }
 
 pub(crate) async fn an_end_has_one_entry(rig: &Rig) {
     let create = rig.create();
     done(rig.store.commit(&create).await.unwrap());
     let end = Write {
-        history: entry(rig, "end"),
+        history: Some(entry(rig, "end")),
         ends: true,
         ..update(&create, 1, "ended")
     };
     let late = Write {
-        history: entry(rig, "late"),
+        history: Some(entry(rig, "late")),
         ..update(&create, 1, "late")
     };
     for _ in 0..2 {
@@ -55,7 +55,7 @@ pub(crate) async fn entries_come_in_order_behind_a_place(rig: &Rig) {
     let mut last = create;
     for (revision, text) in [(1, "a"), (2, "b"), (3, "c")] {
         last = Write {
-            history: entry(rig, text),
+            history: Some(entry(rig, text)),
             ..update(&last, revision, "x")
         };
         done(rig.store.commit(&last).await.unwrap());
@@ -71,7 +71,7 @@ pub(crate) async fn entries_come_in_order_behind_a_place(rig: &Rig) {
 pub(crate) async fn the_last_entries_stay(rig: &Rig) {
     let many = ENDED_LENGTH + 2_000;
     let creates = (0..many).map(|number| Write {
-        history: entry(rig, number.to_string()),
+        history: Some(entry(rig, number.to_string())),
         ..rig.create()
     });
     let commits = stream::iter(creates)
@@ -139,7 +139,7 @@ impl<'a> Past<'a> {
             },
         };
         let write = Write {
-            history: entry(self.rig, ended.encode()),
+            history: Some(entry(self.rig, ended.encode())),
             ..write
         };
         done(self.rig.store.commit(&write).await.unwrap());

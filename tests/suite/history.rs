@@ -95,22 +95,7 @@ async fn ends_are_found_on_every_replica_and_after_all_have_died(era: Era) {
     .await;
     assert!(list.contains(&format!("--after {next}")), "{list}");
 
-    for (filters, found) in [
-        (&["--failed", "--since", "24h"][..], &lost.id),
-        (&["--effect", "unknown"], &lost.id),
-        (&["--reason", "owner_lost"], &lost.id),
-        (&["--outcome", "completed"], &done.id),
-        (&["--state", "ended", "--tool", "e*"], &done.id),
-        (
-            &["--state", "ended", "--replica", "b", "--tool", "echo"],
-            &done.id,
-        ),
-        (&["--state", "ended", "--id", &done.id[..9]], &done.id),
-    ] {
-        let words = [&["tasks", "list", "--json"], filters].concat();
-        let list: Value = serde_json::from_str(&told(&late, &words).await).unwrap();
-        assert_eq!(ids(&list), [found], "{filters:?}: {list}");
-    }
+    are_found_by_their_words(&late, &lost, &done).await;
     let exported = told(&late, &["tasks", "export"]).await;
     let exported = exported
         .lines()
@@ -126,6 +111,25 @@ async fn ends_are_found_on_every_replica_and_after_all_have_died(era: Era) {
         entries.contains("owner_lost") && !entries.contains(SECRET),
         "{entries}"
     );
+}
+
+async fn are_found_by_their_words(late: &Proxy, lost: &Task, done: &Task) {
+    for (filters, found) in [
+        (&["--failed", "--since", "24h"][..], &lost.id),
+        (&["--effect", "unknown"], &lost.id),
+        (&["--reason", "owner_lost"], &lost.id),
+        (&["--outcome", "completed"], &done.id),
+        (&["--state", "ended", "--tool", "e*"], &done.id),
+        (
+            &["--state", "ended", "--replica", "b", "--tool", "echo"],
+            &done.id,
+        ),
+        (&["--state", "ended", "--id", &done.id[..9]], &done.id),
+    ] {
+        let words = [&["tasks", "list", "--json"], filters].concat();
+        let list: Value = serde_json::from_str(&told(late, &words).await).unwrap();
+        assert_eq!(ids(&list), [found], "{filters:?}: {list}");
+    }
 }
 
 async fn an_end_is_found_when_its_record_is_gone(era: Era) {

@@ -134,7 +134,11 @@ impl OperatorTasks {
             .filter(|task| !known.contains(&task.id) && query.filter.passes_running(task, now_ms));
         let mut tasks: Vec<ListedTask> = open
             .map(|task| ListedTask::Open(Box::new(task)))
-            .chain(ended.into_iter().map(ListedTask::Ended))
+            .chain(
+                ended
+                    .into_iter()
+                    .map(|ended| ListedTask::Ended(Box::new(ended))),
+            )
             .collect();
         let counts = summary::counts(&tasks);
         tasks.retain(|task| query.has_state(task));

@@ -310,7 +310,7 @@ mod tests {
     fn listed(task: &Task) -> ListedTask {
         let entry = EndedTask::of(task).map(|ended| ended.encode());
         match entry {
-            Some(entry) => ListedTask::Ended(EndedTask::decode(task.id, &entry).unwrap()),
+            Some(entry) => ListedTask::Ended(Box::new(EndedTask::decode(task.id, &entry).unwrap())),
             None => ListedTask::Open(Box::new(task.clone())),
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn acknowledged(ack: &Acknowledged) -> Value {
 #[derive(Debug)]
 pub(super) enum ListedTask {
     Open(Box<Task>),
-    Ended(EndedTask<'static>),
+    Ended(Box<EndedTask<'static>>),
 }
 
 impl ListedTask {

@@ -41,11 +41,7 @@ impl History {
             }
             let value = Bytes::from(acks.encode());
             let lifetime = self.terms.keep + MARGIN;
-            let is_done = match found {
-                Some(found) => self.kv.replace(name, found, value, lifetime).await?,
-                None => self.kv.claim(name, value, lifetime).await?.is_none(),
-            };
-            if is_done {
+            if self.kv.change(name, found, value, lifetime).await? {
                 return Ok(true);
             }
         }

@@ -1,6 +1,6 @@
 //! Metrics of the store.
 
-use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
 use super::list::{List, STORE_SECONDS};
 
@@ -9,6 +9,7 @@ pub struct StoreMetrics {
     pub operations: HistogramVec,
     pub refused_values: IntCounterVec,
     pub history_gaps: IntCounter,
+    pub unacknowledged: IntGauge,
 }
 
 impl StoreMetrics {
@@ -26,6 +27,11 @@ impl StoreMetrics {
                  \"payloads\"; `altered` was altered or moved after it was sealed; `unknown_key` is sealed under a key that \
                  this replica does not have.",
                 &["what", "why"],
+            ),
+            unacknowledged: list.gauge(
+                "raincheck_tasks_unacknowledged",
+                "Failed tasks of the history that nobody has acknowledged (`raincheck tasks ack`), on all replicas together: each \
+                 replica counts them once a minute.",
             ),
             history_gaps: list.counter(
                 "raincheck_store_history_gaps_total",

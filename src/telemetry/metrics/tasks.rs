@@ -19,7 +19,6 @@ pub struct TaskMetrics {
     pub lateness: Histogram,
     pub polls: Histogram,
     pub uncollected: IntCounter,
-    pub unacknowledged: IntGauge,
 }
 
 impl TaskMetrics {
@@ -87,11 +86,6 @@ impl TaskMetrics {
                 "raincheck_task_polls",
                 "Requests for a task, up to the first that saw its end. Only requests at this replica count.",
                 POLLS,
-            ),
-            unacknowledged: list.gauge(
-                "raincheck_tasks_unacknowledged",
-                "Failed tasks of the history that nobody has acknowledged (`raincheck tasks ack`), on all replicas together: each \
-                 replica counts them once a minute.",
             ),
             uncollected: list.counter(
                 "raincheck_tasks_uncollected_total",

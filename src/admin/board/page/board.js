@@ -5,9 +5,9 @@ import { showCharts } from "./charts.js";
 import { byId } from "./dom.js";
 import { beginList, showList, showPlace } from "./list.js";
 import { onPause, showPauses } from "./pauses.js";
-import { go, place, queryOf } from "./place.js";
+import { FIRST, go, hrefOf, place, queryOf } from "./place.js";
 import { isOpen, onChange, showTask } from "./task.js";
-import { HEALTH } from "./words.js";
+import { HEALTH, plural } from "./words.js";
 
 /** The pause between two lists, if no event comes: other replicas and progress have no events here. */
 const LIST_MS = 5_000;
@@ -94,8 +94,11 @@ async function readCharts() {
 
 /** Which raincheck this is, and what is not in order. */
 async function readAbout() {
-  const { version, replica, replicas, namespace, upstream, readiness, paused } = await getJson("about");
+  const { version, replica, replicas, namespace, upstream, readiness, paused, unacknowledged } = await getJson("about");
   showPauses(paused);
+  byId("failures").hidden = !unacknowledged;
+  byId("failures").firstElementChild.textContent = `${plural(unacknowledged, "failure that nobody has", "failures that nobody has")} acknowledged`;
+  byId("failures").firstElementChild.href = hrefOf({ past: "open", state: "", outcome: "", ...FIRST });
   const others = replicas && replicas.length > 1 ? ` of ${replicas.length.toLocaleString()}` : "";
   byId("which").textContent = [namespace, upstream, `replica ${replica}${others}`, version].filter(Boolean).join(" · ");
   byId("which").title = replicas ? `Replicas: ${replicas.join(", ")}` : "";
@@ -199,18 +202,18 @@ const filters = byId("filters");
 
 function showFilters() {
   const here = place();
-  for (const name of ["tool", "caller", "replica", "older", "sort"]) filters.elements[name].value = here[name] || (name === "sort" ? "stuck" : "");
+  for (const name of ["tool", "caller", "replica", "id", "since", "older", "sort"]) filters.elements[name].value = here[name] || (name === "sort" ? "stuck" : "");
 }
 
 filters.addEventListener("submit", (event) => {
   event.preventDefault();
   const said = Object.fromEntries([...new FormData(filters)].map(([name, value]) => [name, value.trim()]));
-  go({ ...said, sort: said.sort === "stuck" ? "" : said.sort, offset: "" });
+  go({ ...said, sort: said.sort === "stuck" ? "" : said.sort, ...FIRST });
 });
 filters.addEventListener("change", (event) => event.target.tagName === "SELECT" && filters.requestSubmit());
 filters.addEventListener("reset", (event) => {
   event.preventDefault();
-  go({ state: "", outcome: "", tool: "", caller: "", replica: "", older: "", sort: "", offset: "" });
+  go({ state: "", outcome: "", tool: "", caller: "", replica: "", id: "", since: "", older: "", sort: "", past: "", ...FIRST });
 });
 
 // A row opens its task, wherever it is clicked but on a link.
@@ -263,6 +266,7 @@ document.addEventListener("visibilitychange", () => document.hidden || begin());
 onPause(() => loops.about.now());
 
 onChange(() => {
+  loops.about.now();
   shownTask = undefined;
   loops.list.now();
   loops.task.now();

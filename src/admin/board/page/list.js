@@ -1,7 +1,7 @@
 // The counts that are filters, the table, and its pages.
 
 import { announce, byId, el } from "./dom.js";
-import { go, hrefOf, PAGE, place } from "./place.js";
+import { FIRST, go, hrefOf, PAGE, place } from "./place.js";
 import { duration, plural, progressOf, short, STATES, stateOf } from "./words.js";
 
 const rows = new Map();
@@ -11,15 +11,18 @@ let waitingBefore;
 /** Shows one answer of `GET /tasks`. */
 export function showList(list) {
   const here = place();
-  showCounts(list.counts, here.outcome || here.state);
+  showPast(list, here);
+  if (list.counts) showCounts(list.counts, here.past ? undefined : here.outcome || here.state);
   keepFocus(() => {
     showRows(list.tasks);
     showPlace();
   });
   byId("partial").hidden = !list.partial;
-  byId("fails").hidden = list.fail_if_lost === 0;
+  byId("lost").hidden = !list.lost;
+  byId("fails").hidden = !list.fail_if_lost;
   byId("fails").textContent = `${plural(list.fail_if_lost, "task", "tasks")} would fail with a lost replica.`;
   byId("none").hidden = list.tasks.length > 0;
+  if (!list.counts) return;
   const offset = Number(here.offset) || 0;
   const last = offset + list.tasks.length;
   const page = list.total === 0 ? "" : `${(offset + 1).toLocaleString()} to ${last.toLocaleString()} of ${plural(list.total, "task", "tasks")}`;
@@ -33,6 +36,25 @@ export function showList(list) {
   const isMore = waitingBefore && (count > waitingBefore.count || [...ids].some((id) => !waitingBefore.ids.has(id)));
   if (isMore) announce(`${plural(count, "task waits", "tasks wait")} for an answer`);
   waitingBefore = { count, ids };
+}
+
+/** Which list this is, and the way to the other one. A page of the past leads to the next one only: the browser goes back. */
+function showPast(list, { past, after }) {
+  const TITLES = { open: "Failures that nobody has acknowledged", all: "Tasks that have ended", "": "Tasks" };
+  byId("tasks").textContent = TITLES[past] ?? TITLES[""];
+  const more = byId("more");
+  more.hidden = !past && !list.more_ended;
+  more.firstElementChild.textContent = past ? "Back to the tasks of now" : "More tasks have ended before these: show all that have ended";
+  more.firstElementChild.href = hrefOf({ past: past ? "" : "all", state: "", ...FIRST });
+  if (list.counts) return;
+  byId("page").textContent = after ? "Further back" : "";
+  byId("back").disabled = !after;
+  byId("back").onclick = () => history.back();
+  byId("next").disabled = list.next === null;
+  byId("next").onclick = () => {
+    go({ after: list.next });
+    byId("tasks").focus();
+  };
 }
 
 /** Begins a list of other filters: what waits in it did not begin to wait just now. */
@@ -85,7 +107,7 @@ function showRows(tasks) {
 function fillRow(row, task) {
   const state = stateOf(task);
   const age = duration(task.seconds);
-  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica, task.waits_for_client]);
+  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica, task.waits_for_client, task.acknowledged]);
   if (row.dataset.seen === seen) {
     row.querySelector(".age").textContent = age;
     return;
@@ -94,7 +116,7 @@ function fillRow(row, task) {
   row.className = state.word;
   const filter = (key, value, label) => value && el("a", { "data-key": key, "data-value": value, title: `only this ${key}` }, label ?? value);
   row.replaceChildren(
-    el("td", {}, badge(task), task.reason && el("small", { class: "reason" }, task.reason)),
+    el("td", {}, badge(task), task.reason && el("small", { class: "reason" }, task.reason), task.acknowledged && el("small", { class: "reason" }, "acknowledged")),
     el("td", { class: "tool" }, el("a", { "data-key": "task", "data-value": task.id }, task.tool)),
     el("td", {}, el("a", { class: "id", "data-key": "task", "data-value": task.id, title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
     el("td", { "data-label": "Progress" }, bar(task)),
@@ -113,7 +135,7 @@ export function showPlace() {
     const isEnd = key === "state" || key === "outcome";
     // On a phone the open task hides the list.
     const closes = link.closest("#task") && { task: "" };
-    const href = hrefOf(key === "task" ? { task: value } : { ...(isEnd && { state: "", outcome: "" }), ...closes, [key]: value, offset: "" });
+    const href = hrefOf(key === "task" ? { task: value } : { ...(isEnd && { state: "", outcome: "", past: "" }), ...closes, [key]: value, ...FIRST });
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);
   }
 }

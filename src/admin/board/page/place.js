@@ -1,6 +1,8 @@
 // Where the reader is: filters, page and task, in the hash of the address. So links and the back button work.
 
-const KEYS = ["state", "outcome", "tool", "caller", "replica", "older", "sort", "offset", "task"];
+const KEYS = ["state", "outcome", "tool", "caller", "replica", "id", "since", "older", "sort", "past", "offset", "after", "task"];
+/** What begins a list anew from its first page. */
+export const FIRST = { offset: "", after: "" };
 export const PAGE = 100;
 
 export function place() {
@@ -21,8 +23,13 @@ export function go(changes) {
   location.hash = hrefOf(changes);
 }
 
-/** What to ask the list for here. Counts of ended tasks are wanted, whatever the filter is. */
-export function queryOf({ task, sort, ...filters }) {
-  const all = { ...filters, sort: sort || "stuck", limit: PAGE, counts: "all" };
+/**
+ * What to ask the list for here. Counts of ended tasks are wanted, whatever the filter is. A list of the past ("all": that have ended,
+ * "open": failures that nobody has acknowledged) goes back as far as the history, and has no counts.
+ */
+export function queryOf({ task, sort, past, offset, after, state, outcome, ...filters }) {
+  const ofPast = past === "open" ? { state: "failed", acknowledged: "false" } : { state: outcome ? "" : "ended", outcome };
+  const ofNow = { state, outcome, sort: sort || "stuck", offset, counts: "all" };
+  const all = { ...filters, ...(past ? { ...ofPast, after } : ofNow), limit: PAGE };
   return new URLSearchParams(Object.entries(all).filter(([, value]) => value !== ""));
 }

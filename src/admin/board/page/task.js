@@ -3,7 +3,7 @@
 import { getJson, post, Refused, token } from "./api.js";
 import { announce, byId, el } from "./dom.js";
 import { badge, bar } from "./list.js";
-import { hrefOf } from "./place.js";
+import { FIRST, go, hrefOf } from "./place.js";
 import { questionForm } from "./question.js";
 import { clock, duration, EFFECTS, plural, short } from "./words.js";
 
@@ -74,13 +74,13 @@ function update(parts, task) {
   parts.facts.replaceChildren(facts(task, isEnded));
   showQuestions(parts, task);
   // What did not change stays, so that a reader keeps the focus and the selection.
-  const seen = JSON.stringify([task.state, task.timeline, task.messages, task.arguments, task.result, task.open_questions, task.related, task.named_by]);
+  const seen = JSON.stringify([task.state, task.acknowledged, task.timeline, task.messages, task.arguments, task.result, task.open_questions, task.related, task.named_by]);
   if (parts.seen === seen) return;
   parts.seen = seen;
   parts.related.replaceChildren(...others("Related to", task.related), ...others("Tasks that name this one", task.named_by));
   parts.timeline.replaceChildren(el("h3", {}, "Timeline"), timeline(task.timeline.map(({ at, what }) => [at, what])), ...messages(task));
   parts.payloads.replaceChildren(...payloads(task));
-  parts.actions.replaceChildren(...(isEnded ? [] : [el("button", { type: "button", class: "danger", onclick: () => cancel(task.id) }, "Cancel the task")]));
+  parts.actions.replaceChildren(...actions(task, isEnded));
   parts.commands.replaceChildren(el("h3", {}, "In a terminal"), ...commands(task, isEnded).map(command));
 }
 
@@ -88,7 +88,7 @@ function facts(task, isEnded) {
   const all = [
     ["State", badge(task)],
     ["Task", el("code", {}, task.id)],
-    ["Tool", el("a", { "data-key": "tool", "data-value": task.tool, href: hrefOf({ tool: task.tool, offset: "", task: "" }), title: "only this tool" }, task.tool)],
+    ["Tool", el("a", { "data-key": "tool", "data-value": task.tool, href: hrefOf({ tool: task.tool, ...FIRST, task: "" }), title: "only this tool" }, task.tool)],
     ["Progress", bar(task)],
     [isEnded ? "Took" : "Runs for", duration(task.seconds)],
     ["Usually", usually(task.usual)],
@@ -101,7 +101,9 @@ function facts(task, isEnded) {
     ["Owners", task.owners > 1 ? `${task.owners}: other replicas had it before` : undefined],
     ["Client", task.announced ? undefined : "has not heard of the task"],
     ["Must end by", isEnded ? undefined : clock(task.deadline)],
-    ["Kept until", clock(task.expires)],
+    ["Kept until", task.expires && clock(task.expires)],
+    ["Kept", task.kept],
+    ["Acknowledged", task.acknowledged && acknowledged(task.acknowledged)],
     ["Message", task.message],
   ];
   const rows = all.filter(([, value]) => value !== undefined && value !== null).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
@@ -148,6 +150,52 @@ function showQuestions(parts, task) {
   }
   parts.asked.textContent = open.length === 1 ? "A question waits for an answer" : `${open.length} questions wait for an answer`;
   parts.questions.hidden = open.length === 0;
+}
+
+function actions(task, isEnded) {
+  const button = (label, onclick, isHard) => el("button", { type: "button", class: isHard && "danger", onclick }, label);
+  if (!isEnded) return [button("Cancel the task", () => cancel(task.id), true)];
+  const isOpen = task.state === "failed" && !task.acknowledged;
+  // Its arguments are gone with its record.
+  const canRun = !task.kept;
+  return [isOpen && button("Acknowledge…", () => acknowledge(task.id)), canRun && button("Run again…", () => runAgain(task))].filter(Boolean);
+}
+
+const acknowledged = ({ at, by, note }) => [clock(at), by && `by ${by}`, note].filter(Boolean).join(", ");
+
+/** Opens a dialog, and does what its form says, until it is done or left. */
+function asking(id, path, done) {
+  const dialog = byId(id);
+  const form = dialog.querySelector("form");
+  const wrong = form.querySelector(".wrong");
+  form.reset();
+  wrong.textContent = "";
+  form.querySelector('[value="no"]').onclick = () => dialog.close();
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    const said = [...form.elements].filter(({ name }) => name).map((field) => [field.name, field.type === "checkbox" ? field.checked : field.value]);
+    try {
+      const answer = await post(path, Object.fromEntries(said));
+      dialog.close();
+      done(answer);
+    } catch (error) {
+      wrong.textContent = error.message;
+    }
+    changed();
+  };
+  dialog.showModal();
+}
+
+function acknowledge(id) {
+  asking("ask-acknowledge", `tasks/${encodeURIComponent(id)}/ack`, () => announce("The failure is acknowledged"));
+}
+
+function runAgain({ id, effect }) {
+  byId("may-run-twice").hidden = effect !== "unknown";
+  asking("ask-rerun", `tasks/${encodeURIComponent(id)}/rerun`, (begun) => {
+    announce(`The call runs again as ${short(begun.id)}`);
+    go({ task: begun.id });
+  });
 }
 
 async function give(id, key, answer) {

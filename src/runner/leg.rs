@@ -13,6 +13,7 @@ use crate::mcp::input::is_answer;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
+use crate::task::digest::Digest;
 use crate::task::question::QuestionStage;
 use crate::task::state::Task;
 use crate::upstream::{Forwarded, Retry, UpstreamRequest};
@@ -128,4 +129,10 @@ pub(super) fn retry(task: &Task) -> Retry {
         input_responses: responses.end().into(),
         request_state: task.request_state.as_deref().map(Arc::from),
     }
+}
+
+/// Returns the digest of the parts that a retry of the call must repeat, if the call is parked with a question.
+pub(super) fn digest(call: &UpstreamRequest) -> Digest {
+    let params = Object::parse(&call.params).unwrap_or_default();
+    Digest::of_call(&call.method, call.name.as_deref(), params.get("arguments"))
 }

@@ -52,7 +52,7 @@ mod presence;
 mod recovery;
 mod report;
 mod request_state;
-mod rerun;
+pub mod rerun;
 pub mod responder;
 mod result_form;
 pub mod retry;
@@ -77,7 +77,6 @@ use waiting::{WaitTerms, WaitingClient};
 
 pub use answer::AnswerError;
 pub use call::{AdmitError, Announce, Busy, CallClient, CallSpec, CallTerms};
-pub use rerun::RerunError;
 pub use state::{Runner, RunnerSettings};
 
 /// The rest of the grace period when calls are ended: time for their last commits.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::call::{Announce, CallClient, CallSpec, CallTerms};
-use super::carrier::digest;
 use super::claim::{CallClaim, ClaimError};
 use super::leg;
 use super::state::Runner;
@@ -57,7 +56,7 @@ impl Runner {
         if effect == "unknown" && !is_repeatable && !may_run_twice {
             return Err(RerunError::MayRunTwice);
         }
-        let claim = CallClaim::of_rerun(task.id, digest(&outgoing));
+        let claim = CallClaim::of_rerun(task.id, leg::digest(&outgoing));
         let terms = CallTerms {
             plan: Plan::Always {
                 input: InputWhen::InTask,

@@ -3,18 +3,18 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{Done, OperatorTasks, TaskActionError, summary};
 use crate::base::printable::one_line;
-use crate::runner::RerunError;
+use crate::runner::rerun::RerunError;
 use crate::store::history::AcknowledgeError;
 use crate::task::history::{Acknowledged, BY_MAX, EndedTask, NOTE_MAX};
 use crate::task::id::TaskId;
 
 /// The body of a request to acknowledge a failure.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "an object")]
+#[serde(default, deny_unknown_fields)]
 struct AckRequest {
     note: String,
     by: String,
@@ -22,7 +22,7 @@ struct AckRequest {
 
 /// The body of a request to run a call again.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "an object")]
+#[serde(default, deny_unknown_fields)]
 struct RerunRequest {
     may_run_twice: bool,
     by: String,
@@ -152,7 +152,10 @@ fn read<T: Default + DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Str
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(body).map_err(|error| format!("the body must be {form}: {error}"))
+    // As an object first: a list would be read as one without names.
+    let object = serde_json::from_slice::<Map<String, Value>>(body);
+    let read = object.and_then(|object| T::deserialize(Value::Object(object)));
+    read.map_err(|error| format!("the body must be {form}: {error}"))
 }
 
 /// A text that terminals show.

@@ -16,9 +16,9 @@ use crate::mcp::elicitation;
 use crate::mcp::input::{self, InputResponses};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
-use crate::store::history::{HistoryPage, HistoryQuery};
+use crate::store::history::HistoryQuery;
 use crate::store::ledger::{ApplyError, Loaded};
-use crate::task::history::{EndedTask, TaskFilter};
+use crate::task::history::EndedTask;
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
@@ -27,13 +27,16 @@ use crate::task::state::Task;
 use crate::upstream::Forwarded;
 
 mod failures;
+mod past;
 mod query;
 mod related;
 mod summary;
 mod tree;
+mod words;
 
-use query::{TaskQuery, beginning, place_text, wants_tree};
-use summary::{Acks, ListedTask, Payloads, Shown};
+use query::{TaskQuery, wants_tree};
+use summary::{ListedTask, Payloads, Shown};
+use words::beginning;
 
 /// The most open tasks, and the most ended ones, that one list looks at.
 const TASKS_MAX: usize = 10_000;
@@ -166,68 +169,6 @@ impl OperatorTasks {
             "more_ended": is_more,
             "tasks": page,
         }))
-    }
-
-    /// A page of the history.
-    async fn past(&self, query: &TaskQuery) -> Result<Value, TaskActionError> {
-        let page = self.ended(HistoryQuery {
-            filter: &query.filter,
-            checks_end: true,
-            unacknowledged: query.unacknowledged,
-            after: query.after,
-            limit: query.limit(),
-            chunks_max: usize::MAX,
-        });
-        let HistoryPage {
-            entries,
-            next,
-            is_partial,
-        } = page.await?;
-        let acks = self.acks(entries.iter()).await?;
-        let lines = entries.iter();
-        let lines = lines.map(|ended| summary::ended_line(ended, acks.get(&ended.id)));
-        Ok(json!({
-            "now": crate::base::utc::rfc3339(self.now_ms()),
-            "next": next.map(place_text),
-            "lost": is_partial,
-            "tasks": lines.collect::<Vec<_>>(),
-        }))
-    }
-
-    /// Who has looked at the failures among these.
-    async fn acks<'e>(
-        &self,
-        entries: impl Iterator<Item = &'e EndedTask<'e>>,
-    ) -> Result<Acks, StoreError> {
-        match self.runner().ledger().history() {
-            Some(history) => history.acknowledged(entries).await,
-            None => Ok(Acks::new()),
-        }
-    }
-
-    /// Entries of the history. There are none where none is kept.
-    async fn ended(&self, query: HistoryQuery<'_>) -> Result<HistoryPage, StoreError> {
-        match self.runner().ledger().history() {
-            Some(history) => history.page(query).await,
-            None => Ok(HistoryPage::default()),
-        }
-    }
-
-    /// Up to two entries of the history whose ids begin like this.
-    async fn ended_like(&self, beginning: &str) -> Result<Vec<EndedTask<'static>>, StoreError> {
-        let filter = TaskFilter {
-            id: Some(beginning.to_owned()),
-            ..TaskFilter::default()
-        };
-        let page = self.ended(HistoryQuery {
-            filter: &filter,
-            checks_end: false,
-            unacknowledged: false,
-            after: None,
-            limit: 2,
-            chunks_max: usize::MAX,
-        });
-        Ok(page.await?.entries)
     }
 
     /// One task, by its id or a beginning of it that no other task has.

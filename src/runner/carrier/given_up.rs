@@ -7,10 +7,10 @@ use super::super::call_claim::{CallClaim, Sharing};
 use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
 use super::super::waiting::still_running;
-use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
 use crate::mcp::json::Object;
 use crate::mcp::tools::Repeats;
+use crate::runner::leg::digest;
 use crate::task::clocks::RungClock;
 use crate::task::id::TaskId;
 

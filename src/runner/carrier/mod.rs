@@ -54,7 +54,6 @@ mod window;
 
 use dispatch::{Arrival, Dispatch, LegOrigin};
 use pending::PendingProgress;
-pub(super) use record::digest;
 pub(super) use record_terms::{ClaimedRecord, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
 use timers::{Timer, Timers};

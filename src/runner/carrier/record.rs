@@ -12,16 +12,13 @@ use super::super::report::tool_of_task;
 use super::super::waiting::question;
 use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, RecordedCall, Timer};
-use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 use crate::store::ledger::CreateError;
-use crate::task::digest::Digest;
 use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Reach, Task};
 use crate::task::ticket_terms::TicketTerms;
-use crate::upstream::UpstreamRequest;
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -149,7 +146,7 @@ impl Carrier {
             listed: client.list_key == Some(client.caller),
             on_disconnect: terms.on_disconnect,
             // Only the retry of a call that is parked unannounced is compared with the digest.
-            digest: (!terms.announced).then(|| digest(outgoing)),
+            digest: (!terms.announced).then(|| leg::digest(outgoing)),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),
             reach: self.runner.settings.reach.clone(),
@@ -216,10 +213,4 @@ impl Carrier {
         let job = outgoing.job.as_ref().filter(|_| is_reached);
         job.is_some_and(|job| job.has_key(&outgoing.params))
     }
-}
-
-/// Returns the digest of the parts that a retry of the call must repeat, if the call is parked with a question.
-pub(in crate::runner) fn digest(call: &UpstreamRequest) -> Digest {
-    let params = Object::parse(&call.params).unwrap_or_default();
-    Digest::of_call(&call.method, call.name.as_deref(), params.get("arguments"))
 }

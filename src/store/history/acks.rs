@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 
-use super::{History, MARGIN, head_name, read, read_head};
+use super::keep::{History, MARGIN, head_name, read, read_head};
 use crate::store::error::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::task::history::{Acknowledged, Acknowledgements, EndGroup, EndedTask, TooMany, day_of};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use futures_util::future::try_join_all;
 
-use super::{History, head_name, names_of, read, read_head};
+use super::keep::{History, head_name, names_of, read, read_head};
 use crate::store::error::StoreError;
 use crate::task::history::{
     Acknowledged, Chunk, ChunkIndex, ChunkPlace, EndedTask, ROWS, TaskFilter,

@@ -5,13 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{EndGroup, EndTimes, EndedTask};
+use crate::mcp::hex;
+use crate::task::digest::Digest;
 use crate::task::id::TaskId;
 
 /// The number of entries of a chunk.
 pub const ROWS: usize = 512;
 
-/// The characters of an id that an index has.
-pub(super) const ID_CHARS: usize = 4;
+/// The characters of a mark, by which an index knows an id or a caller: one that has another mark is not in the chunk.
+const MARK: usize = 4;
 
 /// Some entries, those that ended first at the front.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,13 +27,13 @@ pub struct Chunk<'a> {
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkIndex {
     pub(super) tools: BTreeSet<Box<str>>,
-    /// Labels and short hashes of callers.
-    pub(super) callers: BTreeSet<Box<str>>,
+    /// The marks of labels and of short hashes of callers, one after the other: there may be many, and each search reads them.
+    callers: Box<str>,
     pub(super) replicas: BTreeSet<Box<str>>,
     /// Outcomes with their reasons and effects.
     pub(super) ends: BTreeSet<[Box<str>; 3]>,
     /// The first characters of each id, one after the other.
-    pub(super) ids: Box<str>,
+    ids: Box<str>,
 }
 
 impl<'a> Chunk<'a> {
@@ -69,21 +71,20 @@ impl<'a> Chunk<'a> {
 
     pub fn index(&self) -> ChunkIndex {
         let mut index = ChunkIndex::default();
+        let mut callers: BTreeSet<&str> = BTreeSet::new();
         for group in &self.groups {
             index.tools.insert((*group.tool).into());
-            let callers = [&group.caller, &group.label].into_iter();
-            let callers = callers.filter(|caller| !caller.is_empty());
-            index
-                .callers
-                .extend(callers.map(|caller| (**caller).into()));
+            callers.extend([&*group.caller, &*group.label]);
             index.replicas.insert((*group.replica).into());
             let end = [&group.outcome, &group.reason, &group.effect];
             index.ends.insert(end.map(|word| (**word).into()));
         }
-        let mut ids = String::with_capacity(self.rows.len() * ID_CHARS);
+        let callers = callers.into_iter().map(mark);
+        index.callers = callers.collect::<String>().into();
+        let mut ids = String::with_capacity(self.rows.len() * MARK);
         let mut buffer = TaskId::text_buffer();
         for (id, ..) in &self.rows {
-            ids.extend(id.text(&mut buffer).chars().take(ID_CHARS));
+            ids.extend(id.text(&mut buffer).chars().take(MARK));
         }
         index.ids = ids.into();
         index
@@ -121,11 +122,25 @@ impl ChunkIndex {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns `true` if an id may begin like this, in lower case: it has at least [`ID_CHARS`] characters.
+    /// Returns `true` if an id may begin like this, in lower case.
     pub(super) fn may_have_id(&self, beginning: &str) -> bool {
-        let (ids, _) = self.ids.as_bytes().as_chunks::<ID_CHARS>();
-        ids.iter().any(|id| beginning.as_bytes().starts_with(id))
+        beginning.get(..MARK).is_none_or(|id| has(&self.ids, id))
     }
+
+    /// Returns `true` if there may be a caller with this label or short hash.
+    pub(super) fn may_have_caller(&self, caller: &str) -> bool {
+        has(&self.callers, &mark(caller))
+    }
+}
+
+fn has(marks: &str, wanted: &str) -> bool {
+    let (marks, _) = marks.as_bytes().as_chunks::<MARK>();
+    marks.iter().any(|mark| mark == wanted.as_bytes())
+}
+
+fn mark(text: &str) -> String {
+    let digest = Digest::of(&[text]);
+    hex::encode(digest.as_bytes().first_chunk::<2>().unwrap_or(&[0; 2]))
 }
 
 #[cfg(test)]
@@ -165,7 +180,9 @@ mod tests {
         );
         for entry in &entries {
             assert!(index.may_have_id(&entry.id.to_string()));
+            assert!(index.may_have_caller(&entry.group.caller));
         }
+        assert!(!index.may_have_caller("somebody else"));
         let chunk = Chunk::decode(&chunk.encode()).unwrap();
         let [first, second, third] = entries;
         let all: Vec<_> = chunk.entries(|_| true).collect();

@@ -1,6 +1,6 @@
 //! The filters of operators for tasks, whether they run or are in the history.
 
-use super::chunk::{ChunkIndex, ID_CHARS};
+use super::chunk::ChunkIndex;
 use super::entry::EndedTask;
 use crate::base::utc::rfc3339;
 use crate::task::id::{Incarnation, TaskId};
@@ -111,17 +111,14 @@ impl TaskFilter {
             && self
                 .caller
                 .as_deref()
-                .is_none_or(|caller| index.callers.contains(caller))
+                .is_none_or(|caller| index.may_have_caller(caller))
             && self
                 .replica
                 .as_deref()
                 .is_none_or(|replica| index.replicas.contains(replica))
             && (!is_end_checked
                 || ends.any(|[outcome, reason, effect]| self.end.passes(outcome, reason, effect)))
-            && self
-                .id
-                .as_deref()
-                .is_none_or(|id| id.len() < ID_CHARS || index.may_have_id(id))
+            && self.id.as_deref().is_none_or(|id| index.may_have_id(id))
     }
 
     /// Returns `true` if an index can tell that no entry of a chunk passes.

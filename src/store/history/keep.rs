@@ -1,0 +1,187 @@
+//! The entries of the history: added with the ends of tasks, then put together in chunks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{join_all, try_join_all};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::mcp::hex;
+use crate::store::error::StoreError;
+use crate::store::key_value::KeyValue;
+use crate::store::kv::{Kind, Name};
+use crate::store::random::random_bytes;
+use crate::store::{ENDED_LENGTH, Ended, HistoryEntry, Store};
+use crate::task::history::{Chunk, ChunkPlace, EndGroup, EndedTask, HistoryHead, ROWS};
+use crate::task::state::{Outcome, Task};
+use crate::telemetry::metrics::METRICS;
+
+/// The time that chunks outlive their entries, so that none goes while it is read.
+pub(super) const MARGIN: Duration = Duration::from_hours(1);
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryTerms {
+    /// For how long entries are found.
+    pub keep: Duration,
+    /// The most entries that are found, about.
+    pub entries_max: usize,
+}
+
+/// The history of one store.
+#[derive(Debug)]
+pub struct History {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) kv: KeyValue,
+    pub(super) terms: HistoryTerms,
+    /// The entries that this replica added.
+    added: AtomicUsize,
+    /// Notified when there may be enough entries for a chunk, and of each failure.
+    news: Notify,
+}
+
+impl History {
+    pub fn new(store: Arc<dyn Store>, kv: KeyValue, terms: HistoryTerms) -> Self {
+        // Replicas begin elsewhere, so that they do not look together.
+        let begin = random_bytes::<1>().map_or(0, |[byte]| usize::from(byte));
+        Self {
+            store,
+            kv,
+            terms,
+            added: AtomicUsize::new(begin),
+            news: Notify::new(),
+        }
+    }
+
+    /// What is kept of a task that ends with this commit.
+    pub(in crate::store) fn entry(&self, task: &Task) -> Option<HistoryEntry> {
+        let ended = EndedTask::of(task)?;
+        Some(HistoryEntry {
+            entry: ended.encode().into(),
+            expires_ms: ended.times.ended_ms.saturating_add(self.keep_ms()),
+        })
+    }
+
+    /// Notes that the entry of this task was added.
+    pub(in crate::store) fn added(&self, task: &Task) {
+        let before = self.added.fetch_add(1, Ordering::Relaxed);
+        let is_failure = matches!(task.outcome, Some(Outcome::Failed(_)));
+        if is_failure || before % ROWS == ROWS - 1 {
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until this replica has added about as many entries as a chunk has, or a failure.
+    ///
+    /// Cancel safe: dropped before it resolves, no news is lost.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Puts entries together, if there are enough of them. May be called by several replicas at the same time, and
+    /// dropped at any point.
+    pub async fn fold(&self) -> Result<(), StoreError> {
+        let found = self.kv.find(head_name()).await?;
+        let mut head = read_head(found.as_ref());
+        let mut ended = self.store.ended(&head.places).await?;
+        // In the order of their commits, as far as the clocks of several servers have one.
+        ended.sort_by_key(|ended| (ended.place.at, ended.place.bucket));
+        if ended.len() >= ENDED_LENGTH {
+            METRICS.store.history_gaps.inc();
+            warn!(
+                entries = ended.len(),
+                "the history is behind: ends before these may be missing in it"
+            );
+        }
+        let (chunks, _) = ended.as_chunks::<ROWS>();
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let written = chunks.iter().map(|ended| self.write(ended));
+        let written = try_join_all(written).await?;
+        head.chunks.extend(written.iter().flatten().cloned());
+        for ended in chunks.as_flattened() {
+            head.pass(ended.place);
+        }
+        let old = head.take_old(self.since_ms(), self.terms.entries_max);
+        let value = Bytes::from(head.encode());
+        let lifetime = self.terms.keep + MARGIN;
+        let is_done = self.kv.change(head_name(), found, value, lifetime).await?;
+        // Another replica put the same entries together, so that nothing names these chunks.
+        let gone = if is_done {
+            old
+        } else {
+            written.into_iter().flatten().collect()
+        };
+        let names = gone.iter().flat_map(|chunk| names_of(&chunk.name));
+        join_all(names.map(|name| self.kv.remove(name))).await;
+        Ok(())
+    }
+
+    /// Writes one chunk under a name that no other has. `None`: no entry of it can be read.
+    async fn write(&self, ended: &[Ended]) -> Result<Option<ChunkPlace>, StoreError> {
+        let entries = ended.iter().filter_map(read);
+        let chunk = Chunk::of(entries.collect());
+        let Some((from_ms, to_ms)) = chunk.span_ms() else {
+            return Ok(None);
+        };
+        let name = hex::encode(&random_bytes::<16>()?);
+        let [rows, index] = names_of(&name);
+        let lifetime = self.terms.keep + MARGIN;
+        self.kv.put(rows, chunk.encode().into(), lifetime).await?;
+        let value = chunk.index().encode();
+        self.kv.put(index, value.into(), lifetime).await?;
+        Ok(Some(ChunkPlace {
+            name: name.into(),
+            from_ms,
+            to_ms,
+            entries: ended.len(),
+            failures: chunk.entries(EndGroup::is_failure).count(),
+        }))
+    }
+
+    /// `None`: the store has lost it.
+    pub(super) async fn chunk(
+        &self,
+        place: &ChunkPlace,
+    ) -> Result<Option<Chunk<'static>>, StoreError> {
+        let [rows, _] = names_of(&place.name);
+        let found = self.kv.find(rows).await?;
+        Ok(found.as_ref().and_then(|found| Chunk::decode(found)))
+    }
+
+    fn keep_ms(&self) -> u64 {
+        u64::try_from(self.terms.keep.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Entries of earlier ends are not found any more.
+    pub(super) fn since_ms(&self) -> u64 {
+        self.kv.now_ms().saturating_sub(self.keep_ms())
+    }
+}
+
+pub(super) fn head_name() -> Name {
+    Name::of(Kind::History, &[])
+}
+
+/// The names of a chunk's entries and of its index.
+pub(super) fn names_of(chunk: &str) -> [Name; 2] {
+    [Kind::HistoryChunk, Kind::HistoryIndex].map(|kind| Name::of(kind, &[chunk]))
+}
+
+/// A head that cannot be read counts as none: the last entries are still there.
+pub(super) fn read_head(found: Option<&Bytes>) -> HistoryHead {
+    let head = found.map(|found| HistoryHead::decode(found));
+    head.unwrap_or_else(|| Some(HistoryHead::default()))
+        .unwrap_or_else(|| {
+            warn!("the head of the history cannot be read: it begins anew");
+            HistoryHead::default()
+        })
+}
+
+pub(super) fn read(ended: &Ended) -> Option<EndedTask<'static>> {
+    EndedTask::decode(ended.id, &ended.entry)
+}

@@ -233,6 +233,8 @@ describe("board", () => {
     await page.getByRole("heading", { name: "Tasks that have ended" }).waitFor();
     await row(page, first).waitFor();
     assert.equal(await page.locator("#rows tr").count(), 1);
+    assert.ok(await page.locator("#trouble").isHidden(), await page.locator("#trouble").textContent());
+    await live(page);
     await page.getByRole("link", { name: "Back to the tasks of now" }).click();
     await page.getByRole("heading", { name: "Tasks", exact: true }).waitFor();
     await close(page, /401/);

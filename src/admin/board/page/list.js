@@ -20,7 +20,7 @@ export function showList(list) {
   byId("partial").hidden = !list.partial;
   byId("lost").hidden = !list.lost;
   byId("fails").hidden = !list.fail_if_lost;
-  byId("fails").textContent = `${plural(list.fail_if_lost, "task", "tasks")} would fail with a lost replica.`;
+  byId("fails").textContent = `${plural(list.fail_if_lost ?? 0, "task", "tasks")} would fail with a lost replica.`;
   byId("none").hidden = list.tasks.length > 0;
   if (!list.counts) return;
   const offset = Number(here.offset) || 0;

@@ -320,7 +320,7 @@ fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Pr
 }
 
 /// The most entries of the history. Each page costs a few bytes for each of them.
-const HISTORY_ENTRIES_MAX: usize = 10_000_000;
+const HISTORY_ENTRIES_MAX: usize = 2_000_000;
 
 /// Only operators read the history, so that it is kept where they are answered.
 fn history(

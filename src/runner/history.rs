@@ -17,7 +17,7 @@ use crate::telemetry::metrics::METRICS;
 const LOOK: Duration = Duration::from_mins(1);
 
 /// The shortest time between two looks, however many tasks fail.
-const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(500);
 
 impl Runner {
     /// Puts entries of the history together until the process ends.

@@ -34,7 +34,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[history]\nentries_max = 0",
-        "config.toml: history.entries_max: is not between 1 and 10000000",
+        "config.toml: history.entries_max: is not between 1 and 2000000",
     ),
     (
         "[history]\nkeep = '400d'",

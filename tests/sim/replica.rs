@@ -9,6 +9,7 @@ use raincheck::runner::call_log::log::EventLog;
 use raincheck::runner::{CallClient, CallSpec, CallTerms, Runner, RunnerSettings};
 use raincheck::sharing::room::BufferBudget;
 use raincheck::store::Store;
+use raincheck::store::history::{History, HistoryTerms};
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::ledger::Ledger;
 use raincheck::store::memory::Memory;
@@ -164,9 +165,16 @@ impl Surroundings {
             link: Arc::clone(link),
             era: self.era,
         };
+        let kv = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
+        let terms = HistoryTerms {
+            keep: Duration::from_hours(24),
+            entries_max: 1_000,
+        };
+        let history = History::new(Arc::clone(&store), kv.clone(), terms);
+        let ledger = Ledger::new(store, clock, patience);
         Runner::new(
-            Ledger::new(Arc::clone(&store), Arc::clone(&clock), patience),
-            KeyValue::new(store, clock, patience),
+            ledger.recording(Some(Arc::new(history))),
+            kv,
             Arc::new(server),
             incarnation,
             Arc::new(Rules::new(Rule::default(), Vec::new())),

@@ -355,6 +355,7 @@ impl World {
             }
         }
         let announced = self.announced.lock().unwrap().clone();
+        let ended = self.all.store.ended(&[]).await.unwrap();
         for (key, id) in announced {
             tally.announced += 1;
             if self.is_replaced(id) {
@@ -367,7 +368,13 @@ impl World {
                 self.all.book.wrong(format!("{key}: its task is gone"));
                 continue;
             };
-            self.judge_task(&key, &decode(&stored.record).unwrap().task, &mut tally);
+            let task = decode(&stored.record).unwrap().task;
+            let entries = ended.iter().filter(|entry| entry.id == id).count();
+            if entries != usize::from(task.is_ended()) {
+                let what = format!("{key}: {entries} entries in the history");
+                self.all.book.wrong(what);
+            }
+            self.judge_task(&key, &task, &mut tally);
         }
         if let Some(forger) = &self.all.forger {
             tally.forged = forger.count();

@@ -72,6 +72,7 @@ macro_rules! with_rules {
             history::the_last_entries_stay,
             history::entries_are_found_before_and_after_they_are_put_together,
             history::two_replicas_put_entries_together_once,
+            history::new_entries_come_behind_those_that_expired,
             history::old_entries_go,
             kept::indexes_change_with_the_commit_and_not_without,
             kept::staying_in_the_same_index_keeps_the_task_there,

@@ -267,8 +267,7 @@ fn done(done: Result<Value, TaskActionError>) -> Response<AdminBody> {
             error(StatusCode::NOT_FOUND, why)
         }
         Err(TaskActionError::UnknownBeginning) => {
-            let why = "no open task begins like this, and none that this replica saw end: a task that ended before is \
-                       found by its whole id";
+            let why = "no open task begins like this, and none of the history";
             error(StatusCode::NOT_FOUND, why)
         }
         Err(TaskActionError::Conflict(why)) => error(StatusCode::CONFLICT, &why),

@@ -28,13 +28,19 @@ impl Runner {
         let mut alarm = Alarm::default();
         let keeping = async {
             loop {
-                match keep(history).await {
+                let kept = keep(history).await;
+                match &kept {
                     Ok(()) => drop(alarm.works()),
                     Err(error) => {
                         if alarm.fails(error.kind(), Instant::now()) {
                             warn!(%error, "entries of the history wait: if they become too many, the oldest of them are lost");
                         }
                     }
+                }
+                // A store that is full or away is not asked again because of each task that fails.
+                if kept.is_err() {
+                    sleep(LOOK / 4).await;
+                    continue;
                 }
                 sleep(PAUSE).await;
                 let _ = timeout(LOOK, history.news()).await;

@@ -14,6 +14,7 @@ use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::task::digest::Digest;
+use crate::task::id::TaskId;
 use crate::task::question::QuestionStage;
 use crate::task::state::Task;
 use crate::upstream::{Forwarded, Retry, UpstreamRequest};
@@ -39,9 +40,9 @@ struct StoredRequest {
     native_task: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<Arc<JobCall>>,
-    /// The request had credentials of its client, or went over a session of the client: only the client can send it again.
+    /// The request had no credentials of its client, and went over no session of the client. Earlier versions do not say it.
     #[serde(default, skip_serializing_if = "is_false")]
-    is_personal: bool,
+    is_anybodys: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -58,7 +59,7 @@ pub(super) fn store(outgoing: &UpstreamRequest) -> Result<Bytes, StoreError> {
         name: outgoing.name.clone(),
         native_task: outgoing.native_task,
         job: outgoing.job.clone(),
-        is_personal: !outgoing.is_anybodys(),
+        is_anybodys: outgoing.is_anybodys(),
         param_headers: headers
             .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
             .collect(),
@@ -86,8 +87,15 @@ pub(super) fn next(
 /// Builds the request of a new call that is the same as the call of this task. `None`: only its client can send it again.
 pub(super) fn again(stored: &Bytes, task: &Task) -> Result<Option<UpstreamRequest>, StoreError> {
     let request = read(stored)?;
-    let may_be_sent = !request.is_personal;
-    Ok(may_be_sent.then(|| request.outgoing(task, Forwarded::default())))
+    if !request.is_anybodys {
+        return Ok(None);
+    }
+    let mut outgoing = request.outgoing(task, Forwarded::default());
+    // Under the first key the server would answer with the first job.
+    let job = outgoing.job.take().map(Arc::unwrap_or_clone);
+    let key = || TaskId::random().to_string();
+    outgoing.job = job.map(|job| Arc::new(job.with_key(key)));
+    Ok(Some(outgoing))
 }
 
 fn read(stored: &Bytes) -> Result<StoredRequest, StoreError> {

@@ -26,8 +26,8 @@ pub enum RerunError {
         "the server got credentials, or a session, of the client, which raincheck does not keep: only the client can call again"
     )]
     Personal,
-    /// Nobody knows whether the first call ran, and the tool is not one that can be repeated.
-    #[error("the first call may have run, and the tool is not declared safe to repeat")]
+    /// The first call ran, or may have, and the tool is not one that can be repeated.
+    #[error("the first call ran, or may have run, and the tool is not declared safe to repeat")]
     MayRunTwice,
     #[error("{0}")]
     NotBegun(String),
@@ -37,7 +37,7 @@ pub enum RerunError {
 
 impl Runner {
     /// Begins the call of a task that has ended once more, for the same caller. Returns the new task, which names the old one;
-    /// asked again, the same new task. `may_run_twice`: the operator says that the tool may run a second time.
+    /// asked again, the same new task, unless that one failed and did not run. `may_run_twice`: the operator says that the tool may run a second time.
     pub async fn run_again(
         self: &Arc<Self>,
         task: &Task,
@@ -51,12 +51,22 @@ impl Runner {
         let outgoing = leg::again(&stored, task)?.ok_or(RerunError::Personal)?;
         let rules = self.rules();
         let (rule, _) = rules.for_tool(&task.name);
-        let is_repeatable = [task.on_owner_lost, rule.on_owner_lost].contains(&OnOwnerLost::Rerun);
+        // By the rule of today, or by the server's word that was believed; a key of the first job says nothing of a second one.
+        let is_repeatable = match rule.on_owner_lost {
+            OnOwnerLost::Rerun => true,
+            OnOwnerLost::Resume => {
+                task.on_owner_lost == OnOwnerLost::Rerun && outgoing.job.is_none()
+            }
+            OnOwnerLost::Fail => false,
+        };
         let (_, _, effect) = outcome.words();
-        if effect == "unknown" && !is_repeatable && !may_run_twice {
+        let did_run_nothing = effect == "none" || task.sent_ms.is_none();
+        let claim = CallClaim::of_rerun(task.id, leg::digest(&outgoing));
+        let is_asked = !did_run_nothing && !is_repeatable && !may_run_twice;
+        // An operator who asks again gets the task that was begun.
+        if is_asked && self.kv.find(claim.name).await?.is_none() {
             return Err(RerunError::MayRunTwice);
         }
-        let claim = CallClaim::of_rerun(task.id, leg::digest(&outgoing));
         let terms = CallTerms {
             plan: Plan::Always {
                 input: InputWhen::InTask,

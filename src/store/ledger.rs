@@ -183,6 +183,9 @@ impl Ledger {
     pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, CreateError> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;
+        // The end of a call may come with its record.
+        let history = self.history.as_ref();
+        write.history = history.and_then(|history| history.entry(&task));
         let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
         let (caller, expires_ms) = (task.caller, write.expires_ms);
         // Counted before the write, so that creates at the same time cannot exceed the quota together.
@@ -202,6 +205,9 @@ impl Ledger {
         match committed? {
             Commit::Done(revision) => {
                 hit(Point::CreateAfter);
+                if let Some(history) = history.filter(|_| write.history.is_some()) {
+                    history.added(&task);
+                }
                 telemetry::tasks::committed(None, &task);
                 telemetry::waiting::committed(&task, revision, self.now_ms());
                 let version = Version {
@@ -349,7 +355,7 @@ impl Ledger {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
                 telemetry::waiting::committed(&decided.task, revision, self.now_ms());
-                if let Some(history) = history {
+                if let Some(history) = history.filter(|_| write.history.is_some()) {
                     history.added(&decided.task);
                 }
                 if ends_now {

@@ -221,11 +221,12 @@ impl Store for Sealed {
 
     async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
         let mut ended = self.store.ended(after).await?;
-        // One entry that cannot be read does not hide the others.
-        ended.retain_mut(|ended| {
-            let opened = self.open(&of_history(&ended.id), std::mem::take(&mut ended.entry));
-            opened.map(|entry| ended.entry = entry).is_ok()
-        });
+        for ended in &mut ended {
+            // An entry that does not open stays as it is: it is no entry for a reader, and does not hide the others.
+            if let Ok(entry) = self.open(&of_history(&ended.id), ended.entry.clone()) {
+                ended.entry = entry;
+            }
+        }
         Ok(ended)
     }
 

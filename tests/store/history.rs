@@ -267,6 +267,30 @@ pub(crate) async fn two_replicas_put_entries_together_once(rig: &Rig) {
     ended.extend(more);
     ended.sort_by_key(|ended| std::cmp::Reverse(ended.place()));
     assert_eq!(other.all(&TaskFilter::default(), 1000).await, ended);
+    // No entry counts twice.
+    let failures = ended
+        .iter()
+        .filter(|ended| ended.group.is_failure())
+        .count();
+    assert_eq!(other.history.unacknowledged().await.unwrap(), failures);
+}
+
+/// Entries that have expired leave their places to nobody.
+pub(crate) async fn new_entries_come_behind_those_that_expired(rig: &Rig) {
+    let past = Past::of(rig, usize::MAX);
+    past.ended_many(ROWS as u64).await;
+    past.history.fold().await.unwrap();
+    let soon = rig.create();
+    let expiring = Write {
+        expires_ms: rig.now_ms() + 50,
+        ..soon
+    };
+    done(rig.store.commit(&expiring).await.unwrap());
+    rig.expire(expiring.id, KEEP + KEEP / 2).await;
+    rig.store.beat(None, Duration::ZERO).await.unwrap();
+    let ended = past.ended("usual", 0).await;
+    let page = past.page(&TaskFilter::default(), None, 1).await;
+    assert_eq!(page.entries, [ended]);
 }
 
 pub(crate) async fn old_entries_go(rig: &Rig) {

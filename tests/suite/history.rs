@@ -228,10 +228,17 @@ async fn a_failure_stays_in_view_until_somebody_has_looked(era: Era) {
         (&json!("ada"), &json!("ran once")),
         "{shown}"
     );
-    // The first one stays.
+    // The last one counts, at every replica.
     told(&pair.b, &["tasks", "ack", &first.id, "--by", "bob"]).await;
-    let list = page(&pair.b, "/tasks?state=failed").await;
-    assert_eq!(list["tasks"][1]["acknowledged"], *ack, "{list}");
+    let list = page(&pair.a, "/tasks?state=failed").await;
+    let ack = &list["tasks"][1]["acknowledged"];
+    assert_eq!(
+        (&ack["by"], &ack["note"]),
+        (&json!("bob"), &json!("")),
+        "{list}"
+    );
+    let shown = told(&pair.a, &["tasks", "show", &first.id]).await;
+    assert!(shown.contains(" by bob"), "{shown}");
     let log = pair.a.log();
     assert!(
         log.contains("action=\"acknowledge\"") && !log.contains(&first.id),
@@ -251,6 +258,15 @@ async fn a_failure_stays_in_view_until_somebody_has_looked(era: Era) {
         complaint.contains("with --yes, these 1 tasks are"),
         "{complaint}"
     );
+    let other = [
+        "tasks", "ack", "--tool", "err*", "--reason", "deadline", "--yes",
+    ];
+    let none = told(&pair.a, &other).await;
+    assert!(
+        none.contains("failures that nobody has acknowledged"),
+        "{none}"
+    );
+    assert_eq!(open(&pair.b).await.len(), 1);
     told(&pair.a, &["tasks", "ack", "--tool", "err*", "--yes"]).await;
     assert_eq!(open(&pair.b).await, [""; 0]);
     until_counted(&pair.a, 0).await;
@@ -278,7 +294,10 @@ async fn a_call_is_run_again_as_a_new_task_of_the_same_caller(era: Era) {
     let mut pair = Pair::with(era, "", more).await;
     let (a, b) = (pair.at_a(), pair.at_b());
     let done = echoed(&a).await;
-    let said = told(&pair.b, &["tasks", "rerun", &done.id[..8], "--json"]).await;
+    let refused = again(&pair.b, &done, json!({})).await;
+    assert_eq!(refused.status, 409, "it ran: {}", refused.body);
+    let words = ["tasks", "rerun", &done.id[..8], "--may-run-twice", "--json"];
+    let said = told(&pair.b, &words).await;
     let begun: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(begun["rerun_of"], *done.id);
     let new = named(&begun["id"]);
@@ -294,8 +313,8 @@ async fn a_call_is_run_again_as_a_new_task_of_the_same_caller(era: Era) {
     // Two clicks, at two replicas, run it once.
     let error = failed(&a).await;
     let both = tokio::join!(
-        again(&pair.a, &error, json!({})),
-        again(&pair.b, &error, json!({"by": "ada"}))
+        again(&pair.a, &error, json!({"may_run_twice": true})),
+        again(&pair.b, &error, json!({"may_run_twice": true, "by": "ada"}))
     );
     let (one, other) = (both.0.json(), both.1.json());
     assert!(
@@ -325,7 +344,12 @@ async fn a_call_is_run_again_as_a_new_task_of_the_same_caller(era: Era) {
     let refused = again(&pair.b, &lost, json!({})).await;
     assert_eq!(refused.status, 409, "{}", refused.body);
     assert!(refused.body.contains("--may-run-twice"), "{}", refused.body);
+    told(&pair.b, &["tasks", "ack", &lost.id, "--note", "looked"]).await;
     let said = told(&pair.b, &["tasks", "rerun", &lost.id, "--may-run-twice"]).await;
+    // Asked again, it needs no confirmation, and begins nothing.
+    assert_eq!(told(&pair.b, &["tasks", "rerun", &lost.id]).await, said);
+    let shown = told(&pair.b, &["tasks", "show", &lost.id]).await;
+    assert!(shown.contains(": looked; run again as "), "{shown}");
     assert!(
         said.starts_with(&format!("{} runs again as ", lost.id)),
         "{said}"

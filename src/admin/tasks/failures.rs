@@ -92,21 +92,44 @@ impl OperatorTasks {
             return Err(TaskActionError::Conflict(why.into()));
         };
         let begun = runner.run_again(&loaded.task, asked.may_run_twice).await?;
-        if let Ok(ended) = self.failure(id).await {
-            let note = format!("run again as {begun}");
-            // The call runs, and its failure can be acknowledged later.
-            let _ = self.note(&ended, AckRequest { note, by }).await;
-        }
+        // The call runs, and its failure can be acknowledged later.
+        let _ = self.note_rerun(id, begun, by).await;
         Ok(Done {
             tasks: vec![id, begun],
             answer: json!({ "id": begun.to_string(), "rerun_of": id.to_string() }),
         })
     }
 
+    /// Acknowledges the failure of a call that runs again. What somebody found before stays, and who it was.
+    async fn note_rerun(
+        &self,
+        id: TaskId,
+        begun: TaskId,
+        by: String,
+    ) -> Result<(), TaskActionError> {
+        const AGAIN: &str = "run again as";
+        let ended = self.failure(id).await?;
+        let acks = self.acks(std::iter::once(&ended)).await?;
+        let (before, first_by) = acks.get(&id).map_or(("", ""), |ack| (&*ack.note, &*ack.by));
+        let found = before.split(AGAIN).next().unwrap_or_default();
+        let found = found.trim_end_matches("; ");
+        let note = if found.is_empty() {
+            format!("{AGAIN} {begun}")
+        } else {
+            format!("{found}; {AGAIN} {begun}")
+        };
+        let by = if first_by.is_empty() {
+            by
+        } else {
+            first_by.to_owned()
+        };
+        self.note(&ended, AckRequest { note, by }).await
+    }
+
     /// The entry of a task that has failed.
     async fn failure(&self, id: TaskId) -> Result<EndedTask<'static>, TaskActionError> {
         let runner = self.runner();
-        if runner.ledger().history().is_none() {
+        if !self.has_history() {
             let why = "no history is kept (history.keep), and so no failure is acknowledged";
             return Err(TaskActionError::Conflict(why.into()));
         }
@@ -115,8 +138,14 @@ impl OperatorTasks {
         let mut ended = self.ended_like(&id.to_string()).await?;
         let Some(ended) = ended.pop() else {
             let found = runner.ledger().load(id).await?;
-            let found = found.ok_or(TaskActionError::Unknown)?;
-            return Err(not_failed(found.task.status().word()));
+            let task = found.ok_or(TaskActionError::Unknown)?.task;
+            let state = task.status().word();
+            return Err(if state == "failed" {
+                let why = "the history does not have it: a replica that keeps none, or an earlier version, ended it";
+                TaskActionError::Conflict(why.into())
+            } else {
+                not_failed(state)
+            });
         };
         if !ended.group.is_failure() {
             return Err(not_failed(&ended.group.outcome));

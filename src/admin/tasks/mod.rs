@@ -167,6 +167,7 @@ impl OperatorTasks {
             "next_offset": (next < total).then_some(next),
             "partial": is_partial,
             "more_ended": is_more,
+            "history": self.has_history(),
             "tasks": page,
         }))
     }

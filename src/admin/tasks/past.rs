@@ -33,8 +33,14 @@ impl OperatorTasks {
             "now": crate::base::utc::rfc3339(self.now_ms()),
             "next": next.map(place_text),
             "lost": is_partial,
+            "history": self.has_history(),
             "tasks": lines.collect::<Vec<_>>(),
         }))
+    }
+
+    /// Returns `true` if a history is kept.
+    pub(super) fn has_history(&self) -> bool {
+        self.runner().ledger().history().is_some()
     }
 
     /// Who has looked at the failures among these.

@@ -114,6 +114,18 @@ impl TaskQuery {
                 }
             }
         }
+        let is_open = match read.state {
+            None | Some(StateFilter::Ended) => false,
+            Some(StateFilter::Open) => true,
+            Some(StateFilter::Is(status)) => !status.is_terminal(),
+        };
+        if is_open && (read.filter.end.is_any() || read.unacknowledged) {
+            let why = "an open task has no outcome, reason or effect: take state out";
+            return Err(why.to_owned());
+        }
+        if read.limit == Some(0) {
+            return Err("limit=0 shows nothing; it is at least 1".to_owned());
+        }
         if let Some(StateFilter::Is(status)) = read.state
             && status.is_terminal()
         {

@@ -129,6 +129,13 @@ pub(super) fn ended_line(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> V
         "announced": !times.is_unannounced,
         "questions": 0,
         "outcome": group.outcome,
+        "took_ms": times.took_ms,
+        "queued_ms": times.queued_ms,
+        "input_ms": times.input_ms,
+        "result_bytes": times.result_bytes,
+        "attempts": times.attempts,
+        "parent": times.parent.map(|parent| parent.to_string()),
+        "job": times.job,
     });
     let Some(members) = line.as_object_mut() else {
         return line;
@@ -156,17 +163,6 @@ pub(super) fn kept(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> Value {
     let times = &ended.times;
     let mut put = |key: &str, value: Value| members.insert(key.to_owned(), value);
     put("kept", "in the history only: its record has expired".into());
-    put("took_ms", times.took_ms.into());
-    put("queued_ms", times.queued_ms.into());
-    put("input_ms", times.input_ms.into());
-    put("result_bytes", times.result_bytes.into());
-    put("attempts", times.attempts.into());
-    if let Some(job) = &times.job {
-        put("job", (&**job).into());
-    }
-    if let Some(parent) = times.parent {
-        put("parent", parent.to_string().into());
-    }
     let mut timeline = vec![json!({"at": rfc3339(ended.created_ms()), "what": "created"})];
     if ended.began_ms() < ended.created_ms() {
         timeline.insert(

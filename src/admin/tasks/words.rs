@@ -63,7 +63,18 @@ pub(super) fn moment(key: &str, text: &str) -> Result<Moment, String> {
     let text = beginning.unwrap_or(text);
     let is_time =
         (10..=TIME.len()).contains(&text.len()) && text.bytes().zip(TIME.bytes()).all(like);
-    if is_time {
+    // As far as it is written, each part is within its bounds.
+    let part = |at: usize, least: u8, most: u8| {
+        let number = text.get(at..at + 2).map(str::parse::<u8>);
+        number.is_none_or(|number| number.is_ok_and(|number| (least..=most).contains(&number)))
+    };
+    if is_time
+        && part(5, 1, 12)
+        && part(8, 1, 31)
+        && part(11, 0, 23)
+        && part(14, 0, 59)
+        && part(17, 0, 59)
+    {
         return Ok(Moment::At(text.to_owned()));
     }
     Err(format!(
@@ -97,6 +108,21 @@ mod tests {
     fn a_beginning_is_read_as_the_log_writes_it() {
         assert_eq!(beginning("3FA9.."), Ok("3fa9".to_owned()));
         assert!(beginning("3fa").is_err() && beginning("build").is_err());
+    }
+
+    #[test]
+    fn a_day_that_is_in_no_calendar_is_refused() {
+        for good in ["2026-12-31", "2026-11-30T23:59:59.999Z", "2026-11-30T2"] {
+            assert!(moment("since", good).is_ok(), "{good}");
+        }
+        for wrong in [
+            "2026-13-01",
+            "2026-12-32",
+            "2026-12-01T24:00",
+            "2026-12-01T00:60",
+        ] {
+            assert!(moment("since", wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

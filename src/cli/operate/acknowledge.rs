@@ -6,6 +6,7 @@ use clap::Args;
 use hyper::Method;
 use serde_json::json;
 
+use super::filters::FailureArgs;
 use super::reach::{ReachArgs, path_of};
 use super::several::{Action, SeveralArgs};
 use super::shown::{at, said, text};
@@ -17,6 +18,8 @@ use crate::config::load::environment;
 pub(super) struct AcknowledgeArgs {
     #[command(flatten)]
     tasks: SeveralArgs,
+    #[command(flatten)]
+    failures: FailureArgs,
     #[arg(
         long,
         value_name = "TEXT",
@@ -26,7 +29,7 @@ pub(super) struct AcknowledgeArgs {
     #[arg(
         long,
         value_name = "NAME",
-        help = "Who looked [default: the user of this computer]"
+        help = "Who looked [default: the variable USER]"
     )]
     by: Option<String>,
 }
@@ -35,10 +38,9 @@ impl AcknowledgeArgs {
     pub(super) fn run(&self, reach: &ReachArgs, as_json: bool) -> Result<ExitCode, CommandFailure> {
         let action = Action {
             word: "acknowledged",
-            among: [
-                ("state", Some("failed".to_owned())),
-                ("acknowledged", Some("false".to_owned())),
-            ],
+            among: self.failures.unacknowledged(),
+            of_these: "failures that nobody has acknowledged; others are named by their ids",
+            has_filters: self.failures.is_any(),
             is_done: |task| !at(task, "acknowledged").is_null(),
             act: &|id| self.one(reach, as_json, id),
         };

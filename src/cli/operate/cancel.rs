@@ -30,7 +30,9 @@ impl CancelArgs {
         }
         let action = Action {
             word: "cancelled",
-            among: [("state", Some("open".to_owned())), ("sort", None)],
+            among: vec![("state", Some("open".to_owned()))],
+            of_these: "open tasks",
+            has_filters: false,
             is_done: |task| !at(task, "outcome").is_null(),
             act: &|id| self.one(reach, as_json, id),
         };

@@ -49,6 +49,15 @@ struct EndArgs {
     outcome: Option<String>,
     #[arg(long, conflicts_with = "outcome", help = "Only failed tasks")]
     failed: bool,
+    #[command(flatten)]
+    failures: FailureArgs,
+    #[arg(long, help = "Only failures that nobody has acknowledged")]
+    unacknowledged: bool,
+}
+
+/// The filters that only failures pass.
+#[derive(Debug, Args)]
+pub(super) struct FailureArgs {
     #[arg(long, help = "Only failures with this reason, such as owner_lost")]
     reason: Option<String>,
     #[arg(
@@ -56,20 +65,40 @@ struct EndArgs {
         help = "Only failures with this effect: none, or unknown: the tool may have run"
     )]
     effect: Option<String>,
-    #[arg(long, help = "Only failures that nobody has acknowledged")]
-    unacknowledged: bool,
+}
+
+impl FailureArgs {
+    /// Returns `true` if there is any filter.
+    pub(super) fn is_any(&self) -> bool {
+        self.reason.is_some() || self.effect.is_some()
+    }
+
+    /// These filters among the failures that nobody has acknowledged.
+    pub(super) fn unacknowledged(&self) -> Vec<(&'static str, Option<String>)> {
+        let among = [
+            ("state", Some("failed".to_owned())),
+            ("acknowledged", Some("false".to_owned())),
+        ];
+        among.into_iter().chain(self.pairs()).collect()
+    }
+
+    fn pairs(&self) -> [(&'static str, Option<String>); 2] {
+        [
+            ("reason", self.reason.clone()),
+            ("effect", self.effect.clone()),
+        ]
+    }
 }
 
 impl EndArgs {
-    fn pairs(&self) -> [(&'static str, Option<String>); 4] {
+    fn pairs(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let unacknowledged = self.unacknowledged.then(|| "false".to_owned());
         let failed = self.failed.then(|| "failed".to_owned());
-        [
+        let own = [
             ("outcome", self.outcome.clone().or(failed)),
-            ("reason", self.reason.clone()),
-            ("effect", self.effect.clone()),
             ("acknowledged", unacknowledged),
-        ]
+        ];
+        own.into_iter().chain(self.failures.pairs())
     }
 }
 

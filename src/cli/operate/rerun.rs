@@ -7,6 +7,7 @@ use hyper::Method;
 use serde_json::json;
 
 use super::acknowledge::user;
+use super::filters::FailureArgs;
 use super::reach::{ReachArgs, path_of};
 use super::several::{Action, SeveralArgs};
 use super::shown::{at, said, text};
@@ -17,6 +18,8 @@ use crate::cli::stdout::print;
 pub(super) struct RerunArgs {
     #[command(flatten)]
     tasks: SeveralArgs,
+    #[command(flatten)]
+    failures: FailureArgs,
     #[arg(
         long,
         help = "Also calls that may have run, of tools that are not declared safe to repeat"
@@ -25,7 +28,7 @@ pub(super) struct RerunArgs {
     #[arg(
         long,
         value_name = "NAME",
-        help = "Who does it [default: the user of this computer]"
+        help = "Who does it [default: the variable USER]"
     )]
     by: Option<String>,
 }
@@ -34,10 +37,9 @@ impl RerunArgs {
     pub(super) fn run(&self, reach: &ReachArgs, as_json: bool) -> Result<ExitCode, CommandFailure> {
         let action = Action {
             word: "run again",
-            among: [
-                ("state", Some("failed".to_owned())),
-                ("acknowledged", Some("false".to_owned())),
-            ],
+            among: self.failures.unacknowledged(),
+            of_these: "failures that nobody has acknowledged; others are named by their ids",
+            has_filters: self.failures.is_any(),
             is_done: |task| !at(task, "acknowledged").is_null(),
             act: &|id| self.one(reach, as_json, id),
         };

@@ -31,8 +31,11 @@ pub(super) struct SeveralArgs {
 pub(super) struct Action<'a> {
     /// What a task is then, such as "cancelled".
     pub(super) word: &'static str,
-    /// The tasks among which the filters look.
-    pub(super) among: [(&'static str, Option<String>); 2],
+    /// The tasks among which the filters look, and how they are called.
+    pub(super) among: Vec<(&'static str, Option<String>)>,
+    pub(super) of_these: &'static str,
+    /// Returns `true` if the command has filters of its own.
+    pub(super) has_filters: bool,
     /// Returns `true` for a task to which it need not be done any more.
     pub(super) is_done: fn(&Value) -> bool,
     /// Does it to one task, and prints what became of it.
@@ -46,7 +49,8 @@ impl SeveralArgs {
         as_json: bool,
         action: &Action<'_>,
     ) -> Result<ExitCode, CommandFailure> {
-        match (self.ids.as_slice(), self.filters.is_any()) {
+        let has_filters = self.filters.is_any() || action.has_filters;
+        match (self.ids.as_slice(), has_filters) {
             ([], false) => Err(CommandFailure::usage(
                 "name the tasks by their ids, or by filters such as --tool",
             )),
@@ -77,6 +81,9 @@ impl SeveralArgs {
         let are_more = leads_on("next_offset") || leads_on("next") || at(&page, "partial") == true;
         if !self.yes || tasks.is_empty() {
             print(said(as_json, &page, listed))?;
+        }
+        if tasks.is_empty() && !as_json {
+            print(format!("  the filters look among {}\n", action.of_these))?;
         }
         if !self.yes && !tasks.is_empty() {
             let why = format!(

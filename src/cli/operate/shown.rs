@@ -18,7 +18,10 @@ pub(super) fn said(as_json: bool, value: &Value, person: impl FnOnce(&Value) -> 
 
 pub(super) fn listed(page: &Value) -> String {
     let tasks = members(page, "tasks");
-    let head = ["id", "state", "tool", "age", "replica", "caller", "remarks"].map(str::to_owned);
+    let head = [
+        "id", "state", "tool", "took", "ended", "replica", "caller", "remarks",
+    ];
+    let head = head.map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(tasks.iter().map(|task| {
         // The commands find a task by the beginning of its id.
@@ -28,6 +31,7 @@ pub(super) fn listed(page: &Value) -> String {
             text(task, "state").to_owned(),
             short(text(task, "tool")),
             age(at(task, "seconds").as_u64().unwrap_or_default()),
+            ended(task).unwrap_or_default(),
             short(text(task, "replica")),
             short(caller(task)),
             remarks(task),
@@ -65,10 +69,20 @@ pub(super) fn listed(page: &Value) -> String {
     if at(page, "more_ended") == true {
         out.push_str("  more tasks have ended before these: --state ended shows them\n");
     }
+    if at(page, "history") == false {
+        out.push_str("  no history is kept (history.keep): only open tasks are on a list\n");
+    }
     if at(page, "lost") == true {
         out.push_str("  the store has lost some of the tasks that ended\n");
     }
     out
+}
+
+/// The time of the end, to the second.
+fn ended(task: &Value) -> Option<String> {
+    at(task, "outcome").as_str()?;
+    let (second, _) = text(task, "updated").split_once('.')?;
+    Some(format!("{second}Z"))
 }
 
 /// The label of the caller, or the beginning of its hash.
@@ -99,29 +113,26 @@ fn remarks(task: &Value) -> String {
     if let Some(reason) = at(task, "reason").as_str() {
         remarks.push(format!("{reason}, effect {}", text(task, "effect")));
     }
-    let acknowledged = at(task, "acknowledged");
-    if !acknowledged.is_null() {
-        let [by, note] = ["by", "note"].map(|key| text(acknowledged, key));
-        let by = if by.is_empty() {
-            String::new()
-        } else {
-            format!(" by {by}")
-        };
-        let note = if note.is_empty() {
-            String::new()
-        } else {
-            format!(": {note}")
-        };
-        remarks.push(format!("acknowledged{by}{note}"));
-    }
+    remarks.extend(acknowledged(task).map(|words| format!("acknowledged{words}")));
     if at(task, "outcome") == "tool_error" {
         remarks.push("the tool says that it failed".to_owned());
     }
     // A task that was not announced is a call whose client still has its request open.
-    if at(task, "announced") == false {
+    if at(task, "announced") == false && at(task, "outcome").is_null() {
         remarks.push("its client waits".to_owned());
     }
     remarks.join("; ")
+}
+
+/// Who has looked at a failure, and what they noted, to follow "acknowledged".
+fn acknowledged(task: &Value) -> Option<String> {
+    let ack = at(task, "acknowledged").as_object()?;
+    let of = |key: &str| ack.get(key).and_then(Value::as_str).unwrap_or_default();
+    let by = Some(of("by")).filter(|by| !by.is_empty());
+    let note = Some(of("note")).filter(|note| !note.is_empty());
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    Some(short(&format!("{by}{note}")))
 }
 
 /// A number as people write it: servers say 5.0 where they mean 5.
@@ -176,6 +187,10 @@ pub(super) fn shown(task: &Value) -> String {
             }
         };
         rows.push([name.to_owned(), value]);
+    }
+    if let Some(words) = acknowledged(task) {
+        let at = text(at(task, "acknowledged"), "at");
+        rows.push(["acknowledged".to_owned(), format!("{at}{words}")]);
     }
     for (name, key) in [("related to", "related"), ("named by", "named_by")] {
         for other in members(task, key) {

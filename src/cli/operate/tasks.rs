@@ -43,9 +43,9 @@ enum What {
     Cancel(CancelArgs),
     /// Answer an open question of a task, in place of its client
     Answer(AnswerArgs),
-    /// Note that somebody has looked at failures
+    /// Note that somebody has looked at failures: those with these ids, or those that filters find
     Ack(AcknowledgeArgs),
-    /// Run the calls of tasks that have ended again, as new tasks
+    /// Run calls that have ended again, as new tasks: with these ids, or failures that filters find
     Rerun(RerunArgs),
     /// Tasks that have ended, a line of JSON for each, the last end first
     Export(ExportArgs),

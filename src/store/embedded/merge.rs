@@ -11,6 +11,7 @@ use super::ended::EndedRows;
 use super::file::DatabaseFile;
 use super::records::Records;
 use super::{rows, tables};
+use crate::store::kv::Kind;
 use crate::task::id::TaskId;
 
 /// Moves what the file at `path` holds into `into`. Does nothing if another process has that file, or if the
@@ -34,7 +35,9 @@ pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), 
     merge.copy(rows::RESULT_EXPIRY)?;
     merge.copy(rows::LISTS)?;
     EndedRows::new(&writing).take_over(&reading)?;
-    merge.copy(rows::VALUES)?;
+    // The entries have other numbers here, which the head of the other file does not fit. Its chunks expire.
+    let head = Kind::History.letter();
+    merge.copy_if(rows::VALUES, |key| key.first() != Some(&(head as u8)))?;
     merge.copy(rows::VALUE_EXPIRY)?;
     merge.copy(rows::ENTRIES)?;
     merge.copy(rows::PIECES)?;
@@ -68,10 +71,18 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Copies the rows of one table. A row that exists here stays as it is.
     fn copy<K: Key + 'static, V: Value + 'static>(
         &self,
         table: TableDefinition<'static, K, V>,
+    ) -> Result<(), redb::Error> {
+        self.copy_if(table, |_| true)
+    }
+
+    /// Copies the rows of one table with these keys. A row that exists here stays as it is.
+    fn copy_if<K: Key + 'static, V: Value + 'static>(
+        &self,
+        table: TableDefinition<'static, K, V>,
+        is_wanted: impl Fn(&K::SelfType<'_>) -> bool,
     ) -> Result<(), redb::Error> {
         let source = match self.0.open_table(table) {
             Err(TableError::TableDoesNotExist(_)) => return Ok(()),
@@ -81,7 +92,7 @@ impl Merge<'_> {
         for row in source.iter()? {
             let (key, value) = row?;
             let is_here = target.get(key.value())?.is_some();
-            if !is_here {
+            if !is_here && is_wanted(&key.value()) {
                 target.insert(key.value(), value.value())?;
             }
         }

@@ -30,19 +30,17 @@ impl From<TooMany> for AcknowledgeError {
 }
 
 impl History {
-    /// Notes that somebody has looked at a failure. Returns `false` if somebody had before, whose note stays.
-    pub async fn acknowledge(&self, ack: Acknowledged) -> Result<bool, AcknowledgeError> {
+    /// Notes that somebody has looked at a failure, in place of an earlier note.
+    pub async fn acknowledge(&self, ack: Acknowledged) -> Result<(), AcknowledgeError> {
         let name = name_of(day_of(ack.ended_ms));
         for _ in 0..ATTEMPTS {
             let found = self.kv.find(name).await?;
             let mut acks = decoded(found.as_ref());
-            if !acks.add(ack.clone())? {
-                return Ok(false);
-            }
+            acks.put(ack.clone())?;
             let value = Bytes::from(acks.encode());
             let lifetime = self.terms.keep + MARGIN;
             if self.kv.change(name, found, value, lifetime).await? {
-                return Ok(true);
+                return Ok(());
             }
         }
         let why = "the acknowledgements change too often";
@@ -100,8 +98,13 @@ impl History {
         if failures == 0 {
             return Ok(0);
         }
+        // The history may not go back as far as the acknowledgements do.
+        let firsts = head.chunks.iter().map(|chunk| chunk.from_ms);
+        let last = ended.iter().filter_map(read);
+        let firsts = firsts.chain(last.map(|entry| entry.times.ended_ms));
+        let first_ms = firsts.min().unwrap_or(since_ms).max(since_ms);
         let acks = self.all_acknowledged().await?;
-        let acks = acks.values().filter(|ack| ack.ended_ms >= since_ms);
+        let acks = acks.values().filter(|ack| ack.ended_ms >= first_ms);
         Ok(failures.saturating_sub(acks.count()))
     }
 }

@@ -1,5 +1,6 @@
 //! The entries of the history: added with the ends of tasks, then put together in chunks.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,11 +16,12 @@ use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
 use crate::store::random::random_bytes;
 use crate::store::{ENDED_LENGTH, Ended, HistoryEntry, Store};
+use crate::task::digest::Digest;
 use crate::task::history::{Chunk, ChunkPlace, EndGroup, EndedTask, HistoryHead, ROWS};
 use crate::task::state::{Outcome, Task};
 use crate::telemetry::metrics::METRICS;
 
-/// The time that chunks outlive their entries, so that none goes while it is read.
+/// The time that chunks outlive their entries.
 pub(super) const MARGIN: Duration = Duration::from_hours(1);
 
 /// How much is kept.
@@ -58,7 +60,8 @@ impl History {
 
     /// What is kept of a task that ends with this commit.
     pub(in crate::store) fn entry(&self, task: &Task) -> Option<HistoryEntry> {
-        let ended = EndedTask::of(task)?;
+        // A call with a log has its answer there, and is no task.
+        let ended = EndedTask::of(task).filter(|_| task.log.is_none())?;
         Some(HistoryEntry {
             entry: ended.encode().into(),
             expires_ms: ended.times.ended_ms.saturating_add(self.keep_ms()),
@@ -96,39 +99,50 @@ impl History {
                 "the history is behind: ends before these may be missing in it"
             );
         }
-        let (chunks, _) = ended.as_chunks::<ROWS>();
+        let readable = ended.iter().take_while(|ended| read(ended).is_some());
+        // Another replica may have the key, or the version, for an entry that cannot be read here. Entries must not wait for
+        // ever for one that no replica reads.
+        let count = if ended.len() >= ENDED_LENGTH / 2 {
+            ended.len()
+        } else {
+            readable.count()
+        };
+        let (chunks, _) = ended.get(..count).unwrap_or_default().as_chunks::<ROWS>();
         if chunks.is_empty() {
             return Ok(());
         }
         let written = chunks.iter().map(|ended| self.write(ended));
         let written = try_join_all(written).await?;
-        head.chunks.extend(written.iter().flatten().cloned());
+        head.chunks.extend(written.into_iter().flatten());
         for ended in chunks.as_flattened() {
             head.pass(ended.place);
         }
         let old = head.take_old(self.since_ms(), self.terms.entries_max);
         let value = Bytes::from(head.encode());
         let lifetime = self.terms.keep + MARGIN;
-        let is_done = self.kv.change(head_name(), found, value, lifetime).await?;
-        // Another replica put the same entries together, so that nothing names these chunks.
-        let gone = if is_done {
-            old
-        } else {
-            written.into_iter().flatten().collect()
-        };
-        let names = gone.iter().flat_map(|chunk| names_of(&chunk.name));
-        join_all(names.map(|name| self.kv.remove(name))).await;
+        // Where another replica was first, its head names these chunks, or they expire.
+        if self.kv.change(head_name(), found, value, lifetime).await? {
+            let names = old.iter().flat_map(|chunk| names_of(&chunk.name));
+            join_all(names.map(|name| self.kv.remove(name))).await;
+        }
         Ok(())
     }
 
-    /// Writes one chunk under a name that no other has. `None`: no entry of it can be read.
+    /// Writes one chunk. `None`: no entry of it can be read.
+    ///
+    /// The name follows from the places of the entries: written again, by whichever replica, it is the same value.
     async fn write(&self, ended: &[Ended]) -> Result<Option<ChunkPlace>, StoreError> {
         let entries = ended.iter().filter_map(read);
         let chunk = Chunk::of(entries.collect());
         let Some((from_ms, to_ms)) = chunk.span_ms() else {
             return Ok(None);
         };
-        let name = hex::encode(&random_bytes::<16>()?);
+        let mut places = String::new();
+        for Ended { place, .. } in ended {
+            let (first, second) = place.at;
+            let _ = write!(places, "{}:{first}-{second} ", place.bucket);
+        }
+        let name = hex::encode(Digest::of(&[&places]).as_bytes());
         let [rows, index] = names_of(&name);
         let lifetime = self.terms.keep + MARGIN;
         self.kv.put(rows, chunk.encode().into(), lifetime).await?;

@@ -255,6 +255,8 @@ struct MemoryState {
     leases: Leases,
     /// The last entries of the history, the oldest first, with their expiry.
     ended: VecDeque<(Ended, u64)>,
+    /// The number of the last one. Numbers never come again.
+    ended_last: u64,
     /// The bytes of all records, requests and results.
     bytes: usize,
 }
@@ -312,13 +314,13 @@ impl MemoryState {
             self.lists.entry(list).or_default().insert(write.id);
         }
         if let Some(HistoryEntry { entry, expires_ms }) = &write.history {
-            let last = self.ended.back().map_or(0, |(last, _)| last.place.at.0);
+            self.ended_last += 1;
             if self.ended.len() == ENDED_LENGTH {
                 self.ended.pop_front();
             }
             let place = HistoryPlace {
                 bucket: 0,
-                at: (last + 1, 0),
+                at: (self.ended_last, 0),
             };
             let (id, entry) = (write.id, entry.clone());
             self.ended

@@ -10,8 +10,11 @@ pub const NOTE_MAX: usize = 400;
 /// The longest name of who looked, in characters.
 pub const BY_MAX: usize = 64;
 
-/// The most acknowledgements of failures of one day: about 1 MB.
-const ACKS_MAX: usize = 10_000;
+/// The most bytes of the acknowledgements of failures of one day, about: 30,000 with short notes.
+const BYTES_MAX: usize = 4 << 20;
+
+/// The bytes of one without its texts, at most.
+const ACK_BYTES: usize = 100;
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
@@ -50,16 +53,17 @@ impl Acknowledgements {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Adds one. Returns `false` if the task had one: the first one stays.
-    pub fn add(&mut self, ack: Acknowledged) -> Result<bool, TooMany> {
-        if self.0.iter().any(|known| known.id == ack.id) {
-            return Ok(false);
+    /// Adds one, in place of an earlier one of the same task.
+    pub fn put(&mut self, ack: Acknowledged) -> Result<(), TooMany> {
+        let bytes = |ack: &Acknowledged| ACK_BYTES + ack.by.len() + ack.note.len();
+        let is_full = self.0.iter().map(bytes).sum::<usize>() >= BYTES_MAX;
+        let known = self.0.iter_mut().find(|known| known.id == ack.id);
+        match known {
+            Some(known) => *known = ack,
+            None if is_full => return Err(TooMany),
+            None => self.0.push(ack),
         }
-        if self.0.len() >= ACKS_MAX {
-            return Err(TooMany);
-        }
-        self.0.push(ack);
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -82,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_one_stays() {
+    fn the_last_one_of_a_task_counts() {
         let ack = |id, note: &str| Acknowledged {
             id,
             ended_ms: DAY_MS + 1,
@@ -92,9 +96,9 @@ mod tests {
         };
         let (one, other) = (TaskId::random(), TaskId::random());
         let mut acks = Acknowledgements::default();
-        assert_eq!(acks.add(ack(one, "a")), Ok(true));
-        assert_eq!(acks.add(ack(one, "b")), Ok(false));
-        assert_eq!(acks.add(ack(other, "")), Ok(true));
+        for (id, note) in [(one, "b"), (other, ""), (one, "a")] {
+            assert_eq!(acks.put(ack(id, note)), Ok(()));
+        }
         assert_eq!(Acknowledgements::decode(&acks.encode()), acks);
         assert_eq!(Acknowledgements::decode(b"?"), Acknowledgements::default());
         let notes: Vec<_> = acks.into_iter().map(|ack| ack.note).collect();
@@ -111,7 +115,7 @@ mod tests {
             by: "".into(),
             note: "".into(),
         };
-        let full = (0..ACKS_MAX).map(|_| ack()).collect();
-        assert_eq!(Acknowledgements(full).add(ack()), Err(TooMany));
+        let full = (0..BYTES_MAX / ACK_BYTES).map(|_| ack()).collect();
+        assert_eq!(Acknowledgements(full).put(ack()), Err(TooMany));
     }
 }

@@ -191,7 +191,7 @@ function acknowledge(id) {
 }
 
 function runAgain({ id, effect }) {
-  byId("may-run-twice").hidden = effect !== "unknown";
+  byId("may-run-twice").hidden = effect === "none";
   asking("ask-rerun", `tasks/${encodeURIComponent(id)}/rerun`, (begun) => {
     announce(`The call runs again as ${short(begun.id)}`);
     go({ task: begun.id });

@@ -333,8 +333,8 @@ mod tests {
         let page = json!({"tasks": [task], "counts": {"failed": 1}, "fail_if_lost": 2, "total": 1, "partial": false});
         assert_eq!(
             listed(&page),
-            "  id        state   tool    age  replica  caller    remarks\n  \
-               0a1b2c3d  failed  bu\u{fffd}ild  2m   web-0    11223344  owner_lost, effect unknown\n\n  \
+            "  id        state   tool    took  ended  replica  caller    remarks\n  \
+               0a1b2c3d  failed  bu\u{fffd}ild  2m           web-0    11223344  owner_lost, effect unknown\n\n  \
                1 failed\n  2 would fail if their replica were lost\n"
         );
     }

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use super::keep::{History, head_name, names_of, read, read_head};
 use crate::store::error::StoreError;
 use crate::task::history::{
-    Acknowledged, Chunk, ChunkIndex, ChunkPlace, EndedTask, ROWS, TaskFilter,
+    Acknowledged, Chunk, ChunkIndex, ChunkPlace, EndGroup, EndedTask, ROWS, TaskFilter,
 };
 use crate::task::id::TaskId;
 
@@ -118,7 +118,10 @@ impl History {
             for chunk in try_join_all(reading).await?.into_iter().flatten() {
                 looked += 1;
                 page.is_partial |= chunk.is_none();
-                let entries = chunk.iter().flat_map(|chunk| chunk.entries(|_| true));
+                // Each group is looked at once, and few of its rows are copied.
+                let may_pass =
+                    |group: &EndGroup<'_>| query.filter.passes_group(group, query.checks_end);
+                let entries = chunk.iter().flat_map(|chunk| chunk.entries(may_pass));
                 page.entries
                     .extend(entries.filter(|entry| search.wants(entry)));
             }

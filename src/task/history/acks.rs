@@ -115,7 +115,7 @@ mod tests {
             by: "".into(),
             note: "".into(),
         };
-        let full = (0..BYTES_MAX / ACK_BYTES).map(|_| ack()).collect();
+        let full = (0..BYTES_MAX.div_ceil(ACK_BYTES)).map(|_| ack()).collect();
         assert_eq!(Acknowledgements(full).put(ack()), Err(TooMany));
     }
 }

@@ -1,7 +1,7 @@
 //! The filters of operators for tasks, whether they run or are in the history.
 
 use super::chunk::ChunkIndex;
-use super::entry::EndedTask;
+use super::entry::{EndGroup, EndedTask};
 use crate::base::utc::rfc3339;
 use crate::task::id::{Incarnation, TaskId};
 use crate::task::state::{Status, Task};
@@ -89,9 +89,9 @@ impl TaskFilter {
             && self.has_change(task.updated_ms, task.updated_ms, now_ms)
     }
 
-    /// Returns `true` if an entry passes all filters, or all but those of its end.
-    pub fn passes_ended(&self, entry: &EndedTask<'_>, is_end_checked: bool, now_ms: u64) -> bool {
-        let group = &entry.group;
+    /// Returns `true` if an entry of this group passes the filters of what is in its group: all of them, or all but those of its
+    /// end.
+    pub fn passes_group(&self, group: &EndGroup<'_>, is_end_checked: bool) -> bool {
         self.has_tool(&group.tool)
             && self.has_caller(&group.caller, &group.label)
             && self.has_replica(&group.replica)
@@ -99,6 +99,11 @@ impl TaskFilter {
                 || self
                     .end
                     .passes(&group.outcome, &group.reason, &group.effect))
+    }
+
+    /// Returns `true` if an entry passes all filters, or all but those of its end.
+    pub fn passes_ended(&self, entry: &EndedTask<'_>, is_end_checked: bool, now_ms: u64) -> bool {
+        self.passes_group(&entry.group, is_end_checked)
             && self.has_id(entry.id)
             && self.has_age(entry.began_ms(), now_ms)
             && self.has_change(entry.times.ended_ms, entry.times.ended_ms, now_ms)

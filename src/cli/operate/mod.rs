@@ -1,12 +1,11 @@
 //! The commands that ask a running raincheck, over its admin listener: `tasks`, `tools` and `health`.
 
-mod acknowledge;
 mod ask;
 mod cancel;
+mod failures;
 mod filters;
 mod health;
 mod reach;
-mod rerun;
 mod several;
 mod shown;
 mod tasks;

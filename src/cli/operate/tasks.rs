@@ -7,11 +7,10 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::acknowledge::AcknowledgeArgs;
 use super::cancel::CancelArgs;
+use super::failures::{AcknowledgeArgs, RerunArgs};
 use super::filters::{ExportArgs, ListArgs};
 use super::reach::{ReachArgs, TREE, path_of};
-use super::rerun::RerunArgs;
 use super::shown::{
     at, is_now, listed, members, one_line, question_text, questions, said, shown, text,
 };

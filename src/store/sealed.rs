@@ -21,7 +21,7 @@ use super::kept_keys::{copy, forget_clear_caller_key, kept_keys};
 use super::kv::{Kind, KvStore, Name};
 use super::seal::{Binding, Sealer};
 pub use super::sealed_value::Clear;
-use super::sealed_value::{of_value, open, seal};
+use super::sealed_value::{is_sealed, of_value, open, seal};
 use super::{
     Beat, Changes, Commit, Ended, HistoryEntry, ListPlace, Store, StoreHealth, Stored, Write,
 };
@@ -221,12 +221,21 @@ impl Store for Sealed {
 
     async fn ended(&self, after: &[HistoryPlace]) -> Result<Vec<Ended>, StoreError> {
         let mut ended = self.store.ended(after).await?;
-        for ended in &mut ended {
-            // An entry that does not open stays as it is: it is no entry for a reader, and does not hide the others.
-            if let Ok(entry) = self.open(&of_history(&ended.id), ended.entry.clone()) {
-                ended.entry = entry;
+        let refuses_clear =
+            matches!(&self.sealing, Some(sealing) if sealing.clear == Clear::Refused);
+        ended.retain_mut(|ended| {
+            // Entries outlive the tasks of the time before the seal. They are no sign that somebody wrote to the store.
+            if refuses_clear && !is_sealed(&ended.entry) {
+                return false;
             }
-        }
+            match self.open(&of_history(&ended.id), ended.entry.clone()) {
+                Ok(entry) => ended.entry = entry,
+                // It stays as it is, which no reader takes for an entry: another replica may have the key.
+                Err(StoreError::UnknownKey) => {}
+                Err(_) => return false,
+            }
+            true
+        });
         Ok(ended)
     }
 

@@ -31,6 +31,11 @@ pub(super) fn seal(
     Ok(sealed.into())
 }
 
+/// Returns `true` if the value is a sealed one.
+pub(super) fn is_sealed(value: &[u8]) -> bool {
+    value.starts_with(HEAD)
+}
+
 /// Opens what is sealed. What is not is read or refused.
 pub(super) fn open(
     sealer: Option<&Sealer>,
@@ -38,7 +43,7 @@ pub(super) fn open(
     binding: &Binding<'_>,
     mut value: Bytes,
 ) -> Result<Bytes, StoreError> {
-    if !value.starts_with(HEAD) {
+    if !is_sealed(&value) {
         return match clear {
             Clear::Read => Ok(value),
             Clear::Refused => Err(refused(binding, None)),

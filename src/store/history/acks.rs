@@ -34,12 +34,12 @@ impl History {
     pub async fn acknowledge(&self, ack: Acknowledged) -> Result<(), AcknowledgeError> {
         let name = name_of(day_of(ack.ended_ms));
         for _ in 0..ATTEMPTS {
-            let found = self.kv.find(name).await?;
-            let mut acks = decoded(found.as_ref());
+            let found = self.find(name).await?;
+            let mut acks = decoded(found.value());
             acks.put(ack.clone())?;
             let value = Bytes::from(acks.encode());
             let lifetime = self.terms.keep + MARGIN;
-            if self.kv.change(name, found, value, lifetime).await? {
+            if self.write_over(name, found, value, lifetime).await? {
                 return Ok(());
             }
         }
@@ -69,16 +69,16 @@ impl History {
         &self,
         days: BTreeSet<u64>,
     ) -> Result<HashMap<TaskId, Acknowledged>, StoreError> {
-        let reading = days.into_iter().map(|day| self.kv.find(name_of(day)));
+        let reading = days.into_iter().map(|day| self.find(name_of(day)));
         let acks = try_join_all(reading).await?.into_iter();
-        let acks = acks.flat_map(|found| decoded(found.as_ref()));
+        let acks = acks.flat_map(|found| decoded(found.value()));
         Ok(acks.map(|ack| (ack.id, ack)).collect())
     }
 
     /// The number of failures that nobody has looked at.
     pub async fn unacknowledged(&self) -> Result<usize, StoreError> {
         let since_ms = self.since_ms();
-        let head = read_head(self.kv.find(head_name()).await?.as_ref());
+        let head = read_head(self.find(head_name()).await?.value());
         let ended = self.store.ended(&head.places).await?;
         let is_failure =
             |entry: &EndedTask<'_>| entry.group.is_failure() && entry.times.ended_ms >= since_ms;

@@ -87,8 +87,8 @@ impl History {
     /// Puts entries together, if there are enough of them. May be called by several replicas at the same time, and
     /// dropped at any point.
     pub async fn fold(&self) -> Result<(), StoreError> {
-        let found = self.kv.find(head_name()).await?;
-        let mut head = read_head(found.as_ref());
+        let found = self.find(head_name()).await?;
+        let mut head = read_head(found.value());
         let mut ended = self.store.ended(&head.places).await?;
         // In the order of their commits, as far as the clocks of several servers have one.
         ended.sort_by_key(|ended| (ended.place.at, ended.place.bucket));
@@ -121,7 +121,7 @@ impl History {
         let value = Bytes::from(head.encode());
         let lifetime = self.terms.keep + MARGIN;
         // Where another replica was first, its head names these chunks, or they expire.
-        if self.kv.change(head_name(), found, value, lifetime).await? {
+        if self.write_over(head_name(), found, value, lifetime).await? {
             let names = old.iter().flat_map(|chunk| names_of(&chunk.name));
             join_all(names.map(|name| self.kv.remove(name))).await;
         }
@@ -163,8 +163,34 @@ impl History {
         place: &ChunkPlace,
     ) -> Result<Option<Chunk<'static>>, StoreError> {
         let [rows, _] = names_of(&place.name);
-        let found = self.kv.find(rows).await?;
-        Ok(found.as_ref().and_then(|found| Chunk::decode(found)))
+        let found = self.find(rows).await?;
+        Ok(found.value().and_then(|found| Chunk::decode(found)))
+    }
+
+    /// A value of the history. One that is not believed, such as one from before the seal, hides nothing else.
+    pub(super) async fn find(&self, name: Name) -> Result<Found, StoreError> {
+        match self.kv.find(name).await {
+            Ok(found) => Ok(Found::Value(found)),
+            Err(StoreError::Corrupt(_)) => Ok(Found::Unreadable),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Writes over what was found. Returns false if something else stands there by now.
+    pub(super) async fn write_over(
+        &self,
+        name: Name,
+        found: Found,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> Result<bool, StoreError> {
+        match found {
+            Found::Value(found) => self.kv.change(name, found, value, lifetime).await,
+            Found::Unreadable => {
+                self.kv.put(name, value, lifetime).await?;
+                Ok(true)
+            }
+        }
     }
 
     fn keep_ms(&self) -> u64 {
@@ -174,6 +200,23 @@ impl History {
     /// Entries of earlier ends are not found any more.
     pub(super) fn since_ms(&self) -> u64 {
         self.kv.now_ms().saturating_sub(self.keep_ms())
+    }
+}
+
+/// What stands under a name.
+#[derive(Debug)]
+pub(super) enum Found {
+    Value(Option<Bytes>),
+    /// Raincheck did not write it, or not as it is.
+    Unreadable,
+}
+
+impl Found {
+    pub(super) fn value(&self) -> Option<&Bytes> {
+        match self {
+            Self::Value(found) => found.as_ref(),
+            Self::Unreadable => None,
+        }
     }
 }
 

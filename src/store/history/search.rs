@@ -54,7 +54,7 @@ impl History {
     /// Reads a page. The work grows with what is read, and by a few bytes for each chunk that is left out.
     pub async fn page(&self, query: HistoryQuery<'_>) -> Result<HistoryPage, StoreError> {
         // The head first: what is put together meanwhile is still among the last entries, too.
-        let head = read_head(self.kv.find(head_name()).await?.as_ref());
+        let head = read_head(self.find(head_name()).await?.value());
         let ended = self.store.ended(&head.places).await?;
         let acks = if query.unacknowledged {
             self.all_acknowledged().await?
@@ -140,8 +140,8 @@ impl History {
         let (filter, checks_end) = (search.query.filter, search.query.checks_end);
         if filter.is_about_content(checks_end) {
             let [_, index] = names_of(&chunk.name);
-            let found = self.kv.find(index).await?;
-            let index = found.as_ref().and_then(|found| ChunkIndex::decode(found));
+            let found = self.find(index).await?;
+            let index = found.value().and_then(|found| ChunkIndex::decode(found));
             // Without an index the chunk itself is read.
             if index.is_some_and(|index| !filter.may_be_in(&index, checks_end)) {
                 return Ok(None);

@@ -60,7 +60,7 @@ impl Runner {
             OnOwnerLost::Fail => false,
         };
         let (_, _, effect) = outcome.words();
-        let did_run_nothing = effect == "none" || task.sent_ms.is_none();
+        let did_run_nothing = effect == "none" || task.was_never_sent();
         let claim = CallClaim::of_rerun(task.id, leg::digest(&outgoing));
         let is_asked = !did_run_nothing && !is_repeatable && !may_run_twice;
         // An operator who asks again gets the task that was begun.

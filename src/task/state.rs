@@ -408,11 +408,17 @@ impl Task {
     /// The failure of a call that raincheck gives up: only a call that was never sent is known not to have
     /// run.
     pub fn failure(&self, reason: Reason) -> Failure {
-        let effect = match self.leg {
-            Leg::Queued if self.round == 0 && self.attempts == 0 => SideEffect::None,
-            Leg::Queued | Leg::Sent(_) | Leg::Parked(_) => SideEffect::Unknown,
+        let effect = if self.was_never_sent() {
+            SideEffect::None
+        } else {
+            SideEffect::Unknown
         };
         Failure::new(reason, effect)
+    }
+
+    /// Returns `true` if the call was surely never sent to the server.
+    pub fn was_never_sent(&self) -> bool {
+        self.leg == Leg::Queued && self.round == 0 && self.attempts == 0
     }
 
     /// Returns `true` if this caller may see the task. Clients receive the same error for a foreign and for an

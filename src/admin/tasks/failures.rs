@@ -183,8 +183,9 @@ fn read<T: Default + DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Str
     }
     // As an object first: a list would be read as one without names.
     let object = serde_json::from_slice::<Map<String, Value>>(body);
-    let read = object.and_then(|object| T::deserialize(Value::Object(object)));
-    read.map_err(|error| format!("the body must be {form}: {error}"))
+    let object = object.map_err(|_| format!("the body must be {form}"))?;
+    T::deserialize(Value::Object(object))
+        .map_err(|error| format!("the body must be {form}: {error}"))
 }
 
 /// A text that terminals show.

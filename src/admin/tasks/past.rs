@@ -43,7 +43,7 @@ impl OperatorTasks {
         self.runner().ledger().history().is_some()
     }
 
-    /// Who has looked at the failures among these.
+    /// The acknowledgements of the failures among these.
     pub(super) async fn acks<'e>(
         &self,
         entries: impl Iterator<Item = &'e EndedTask<'e>>,

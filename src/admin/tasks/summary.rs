@@ -65,7 +65,7 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     line
 }
 
-/// Who has looked at failures.
+/// Acknowledgements of failures, by task.
 pub(super) type Acks = HashMap<TaskId, Acknowledged>;
 
 pub(super) fn acknowledged(ack: &Acknowledged) -> Value {

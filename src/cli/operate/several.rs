@@ -27,9 +27,9 @@ pub(super) struct SeveralArgs {
     yes: bool,
 }
 
-/// What is done to each task.
+/// The action on each task.
 pub(super) struct Action<'a> {
-    /// What a task is then, such as "cancelled".
+    /// The word for a task after it, such as "cancelled".
     pub(super) word: &'static str,
     /// The tasks among which the filters look, and how they are called.
     pub(super) among: Vec<(&'static str, Option<String>)>,

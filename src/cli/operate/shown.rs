@@ -124,7 +124,7 @@ fn remarks(task: &Value) -> String {
     remarks.join("; ")
 }
 
-/// Who has looked at a failure, and what they noted, to follow "acknowledged".
+/// The name and the note of an acknowledgement, to follow "acknowledged".
 fn acknowledged(task: &Value) -> Option<String> {
     let ack = at(task, "acknowledged").as_object()?;
     let of = |key: &str| ack.get(key).and_then(Value::as_str).unwrap_or_default();

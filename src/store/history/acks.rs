@@ -1,4 +1,4 @@
-//! Which failures somebody has looked at: a value for the failures of each day.
+//! Acknowledgements of failures: one value for the failures of each day.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -47,7 +47,7 @@ impl History {
         Err(StoreError::Unavailable(why.into()).into())
     }
 
-    /// Who looked at these, and when, of the failures among them.
+    /// The acknowledgements of the failures among these.
     pub async fn acknowledged<'e>(
         &self,
         entries: impl Iterator<Item = &'e EndedTask<'e>>,
@@ -57,7 +57,7 @@ impl History {
             .await
     }
 
-    /// All that count still.
+    /// The acknowledgements of all failures that the history still has.
     pub(super) async fn all_acknowledged(
         &self,
     ) -> Result<HashMap<TaskId, Acknowledged>, StoreError> {

@@ -24,7 +24,7 @@ use crate::telemetry::metrics::METRICS;
 /// The time that chunks outlive their entries.
 pub(super) const MARGIN: Duration = Duration::from_hours(1);
 
-/// How much is kept.
+/// The bounds of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryTerms {
     /// For how long entries are found.
@@ -58,7 +58,7 @@ impl History {
         }
     }
 
-    /// What is kept of a task that ends with this commit.
+    /// The entry of a task that ends with this commit. `None`: none is kept.
     pub(in crate::store) fn entry(&self, task: &Task) -> Option<HistoryEntry> {
         // A call with a log has its answer there, and is no task.
         let ended = EndedTask::of(task).filter(|_| task.log.is_none())?;
@@ -203,7 +203,7 @@ impl History {
     }
 }
 
-/// What stands under a name.
+/// The value that was found under a name.
 #[derive(Debug)]
 pub(super) enum Found {
     Value(Option<Bytes>),

@@ -1,4 +1,4 @@
-//! Which failures somebody has looked at.
+//! Acknowledgements: failures that somebody has looked at.
 
 use serde::{Deserialize, Serialize};
 

@@ -23,7 +23,7 @@ pub struct Chunk<'a> {
     rows: Vec<(TaskId, usize, EndTimes)>,
 }
 
-/// What is in a chunk.
+/// The index of a chunk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkIndex {
     pub(super) tools: BTreeSet<Box<str>>,

@@ -15,7 +15,7 @@ pub struct EndedTask<'a> {
     pub times: EndTimes,
 }
 
-/// What many ended tasks have in common.
+/// The facts that many ended tasks have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EndGroup<'a> {
     #[serde(rename = "t")]
@@ -32,15 +32,15 @@ pub struct EndGroup<'a> {
     /// The end in one word: see [`Outcome::words`].
     #[serde(rename = "o")]
     pub outcome: Cow<'a, str>,
-    /// Why raincheck itself failed the task. Empty: it did not.
+    /// The reason for which raincheck itself failed the task. Empty: it did not.
     #[serde(rename = "w", default, skip_serializing_if = "is_empty")]
     pub reason: Cow<'a, str>,
-    /// What is known of the effect of a call that raincheck failed: `none` or `unknown`.
+    /// The known effect of a call that raincheck failed: `none` or `unknown`.
     #[serde(rename = "e", default, skip_serializing_if = "is_empty")]
     pub effect: Cow<'a, str>,
 }
 
-/// What only one ended task has. Times are milliseconds.
+/// The facts of one ended task alone. Times are milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndTimes {
     /// The Unix time of the end.

@@ -25,7 +25,7 @@ pub struct ChunkPlace {
     pub to_ms: u64,
     #[serde(rename = "n")]
     pub entries: usize,
-    /// How many of them are failures.
+    /// The number of failures among them.
     #[serde(rename = "x", default)]
     pub failures: usize,
 }

@@ -162,6 +162,7 @@ impl Operator {
                 Err(why) => error(StatusCode::BAD_REQUEST, why),
             },
             AdminRequest::Tools => found(&self.tools.list()),
+            AdminRequest::Stats => done(self.tasks.stats(query).await),
             AdminRequest::Pause => match read(request.into_body()).await {
                 Ok(body) => done(self.pause(&body, peer).await),
                 Err(why) => error(StatusCode::BAD_REQUEST, why),

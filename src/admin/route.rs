@@ -7,7 +7,7 @@ use super::board::BoardFile;
 /// The answer to every other path.
 pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET / (a page), /livez, /readyz, /metrics, /config, /level, \
                                 /events, /about, \
-                                /tasks, /tasks/ID, /tools; POST /tasks/ID/cancel, /tasks/ID/answer, /tasks/ID/ack, /tasks/ID/rerun, /tools/pause, /tools/resume, \
+                                /tasks, /tasks/ID, /tools, /tools/stats; POST /tasks/ID/cancel, /tasks/ID/answer, /tasks/ID/ack, /tasks/ID/rerun, /tools/pause, /tools/resume, \
                                 /level, /reload, /drain";
 
 /// A request from an operator.
@@ -27,6 +27,7 @@ pub(super) enum AdminRequest {
     Acknowledge(String),
     Rerun(String),
     Tools,
+    Stats,
     Pause,
     Resume,
     Level,
@@ -66,6 +67,7 @@ pub(super) fn route(method: &Method, path: &str) -> Routed {
         ["tasks", id, "ack"] => (None, Some(AdminRequest::Acknowledge((*id).into()))),
         ["tasks", id, "rerun"] => (None, Some(AdminRequest::Rerun((*id).into()))),
         ["tools"] => (Some(AdminRequest::Tools), None),
+        ["tools", "stats"] => (Some(AdminRequest::Stats), None),
         ["tools", "pause"] => (None, Some(AdminRequest::Pause)),
         ["tools", "resume"] => (None, Some(AdminRequest::Resume)),
         ["level"] => (Some(AdminRequest::Level), Some(AdminRequest::SetLevel)),
@@ -104,6 +106,7 @@ mod tests {
         assert_eq!(route(&Method::DELETE, "/level"), Routed::Only("GET, POST"));
         assert_eq!(get("/tools"), Routed::Request(AdminRequest::Tools));
         assert_eq!(post("/tools/pause"), Routed::Request(AdminRequest::Pause));
+        assert_eq!(get("/tools/stats"), Routed::Request(AdminRequest::Stats));
         assert_eq!(get("/tools/resume"), Routed::Only("POST"));
         assert_eq!(get("/drain"), Routed::Only("POST"));
         let page = || Routed::Request(AdminRequest::Board(BoardFile::page()));

@@ -59,6 +59,8 @@ pub enum Kind {
     HistoryChunk,
     /// The index of some entries of the history.
     HistoryIndex,
+    /// The sums of some entries of the history.
+    HistorySums,
     /// The failures of one day that somebody has looked at.
     Acknowledgements,
 }
@@ -86,6 +88,7 @@ impl Kind {
             Self::History => 'h',
             Self::HistoryChunk => 'y',
             Self::HistoryIndex => 'j',
+            Self::HistorySums => 'z',
             Self::Acknowledgements => 'b',
         }
     }
@@ -112,6 +115,7 @@ impl Kind {
             Self::History => "history",
             Self::HistoryChunk => "history chunk",
             Self::HistoryIndex => "history index",
+            Self::HistorySums => "history sums",
             Self::Acknowledgements => "acknowledgements",
         }
     }

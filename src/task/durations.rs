@@ -135,7 +135,7 @@ impl Durations {
         let weights = self.weights.iter().enumerate().skip(bucket(age_ms));
         let some = weights.filter(|(_, weight)| **weight > 0);
         some.filter_map(move |(place, weight)| {
-            let (start, end) = bounds(place);
+            let (start, end) = bucket_bounds(place);
             let from = start.max(age_ms);
             // The calls of a bucket count as spread evenly over it, because nothing finer is kept.
             let weight = u64::from(*weight) * end.checked_sub(from)? / (end - start);
@@ -187,14 +187,14 @@ fn halved(weight: u32, times: u64) -> u32 {
 }
 
 /// The bucket of a duration. Up to 16 ms each millisecond has one; from there each doubling has eight.
-fn bucket(ms: u64) -> usize {
+pub fn bucket(ms: u64) -> usize {
     let octave = ms.max(STEPS).ilog2() - STEPS_BITS;
     let step = (ms >> octave) + u64::from(octave) * STEPS;
     usize::try_from(step).unwrap_or(BUCKETS).min(BUCKETS - 1)
 }
 
 /// The durations of a bucket: from the first to before the second.
-fn bounds(bucket: usize) -> (u64, u64) {
+pub fn bucket_bounds(bucket: usize) -> (u64, u64) {
     let bucket = bucket as u64;
     if bucket < STEPS {
         return (bucket, bucket + 1);
@@ -221,7 +221,7 @@ mod tests {
         let mut last = 0;
         for ms in (0..100_000).chain([1 << 20, (1 << 27) - 1]) {
             let place = bucket(ms);
-            let (start, end) = bounds(place);
+            let (start, end) = bucket_bounds(place);
             assert!(start <= ms && ms < end, "{ms}: {place} is {start}..{end}");
             assert!(place >= last && (end - start) * 8 <= start.max(8), "{ms}");
             last = place;

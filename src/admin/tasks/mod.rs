@@ -30,6 +30,7 @@ mod failures;
 mod past;
 mod query;
 mod related;
+mod stats;
 mod summary;
 mod tree;
 mod words;

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::query::TaskQuery;
+use super::stats::{Live, StatsQuery};
 use super::summary::Acks;
 use super::words::place_text;
 use super::{OperatorTasks, TaskActionError, summary};
 use crate::store::StoreError;
 use crate::store::history::{HistoryPage, HistoryQuery};
-use crate::task::history::{EndedTask, TaskFilter};
+use crate::task::history::{EndedTask, Period, PeriodEnds, TaskFilter};
 
 impl OperatorTasks {
     /// A page of the history.
@@ -36,6 +37,32 @@ impl OperatorTasks {
             "history": self.has_history(),
             "tasks": lines.collect::<Vec<_>>(),
         }))
+    }
+
+    /// What ended in a period, by tool and over time.
+    pub(in crate::admin) async fn stats(&self, query: &str) -> Result<Value, TaskActionError> {
+        let query = StatsQuery::read(query).map_err(TaskActionError::Wrong)?;
+        // As for a list: the semaphore is never closed, and its permit is held until the end.
+        let _place = self.lists.acquire().await;
+        let now_ms = self.now_ms();
+        let period = Period::until(now_ms, query.length_ms);
+        let runner = self.runner();
+        let (ends, is_lost) = match runner.ledger().history() {
+            Some(history) => history.ends(period).await?,
+            None => (PeriodEnds::new(period), false),
+        };
+        let (open, is_partial) = self.read_open().await?;
+        let live = Live {
+            open: &open,
+            pauses: &runner.pauses(),
+            now_ms,
+        };
+        let about = [
+            ("history", self.has_history()),
+            ("lost", is_lost),
+            ("partial", is_partial),
+        ];
+        Ok(query.answer(&ends, live, about))
     }
 
     /// Returns `true` if a history is kept.

@@ -8,6 +8,7 @@ mod health;
 mod reach;
 mod several;
 mod shown;
+mod stats;
 mod tasks;
 mod tools;
 

@@ -1,4 +1,4 @@
-//! `raincheck tools`: which tools are paused; pause some, on all replicas, and resume them.
+//! `raincheck tools`: what the tools did, which are paused; pause some, on all replicas, and resume them.
 
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::reach::ReachArgs;
 use super::shown::{age, at, members, said, text};
+use super::stats::StatsArgs;
 use crate::cli::failure::CommandFailure;
 use crate::cli::stdout::print;
 use crate::cli::table::cleaned;
@@ -25,6 +26,8 @@ pub(in crate::cli) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ToolsCommand {
+    /// What ended lately, by tool, with durations; of one tool over time
+    Stats(StatsArgs),
     /// The tools that are paused, until when, and why
     Paused,
     /// Begin no new calls of a tool for a while; calls that run go on
@@ -53,6 +56,11 @@ struct PauseArgs {
 pub(in crate::cli) fn tools(args: &ToolsArgs) -> Result<ExitCode, CommandFailure> {
     let reach = &args.reach;
     let list = match &args.what {
+        ToolsCommand::Stats(stats) => {
+            let answer = reach.json(Method::GET, &stats.path()?, None)?;
+            let text = said(args.json, &answer, |answer| stats.text(answer));
+            return print(text).map(|()| ExitCode::SUCCESS);
+        }
         ToolsCommand::Paused => reach.json(Method::GET, "/tools", None)?,
         ToolsCommand::Pause(pause) => {
             reach.json(Method::POST, "/tools/pause", Some(&pause.body()?))?

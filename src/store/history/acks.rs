@@ -8,7 +8,9 @@ use futures_util::future::try_join_all;
 use super::keep::{History, MARGIN, head_name, read, read_head};
 use crate::store::error::StoreError;
 use crate::store::kv::{Kind, Name};
-use crate::task::history::{Acknowledged, Acknowledgements, EndGroup, EndedTask, TooMany, day_of};
+use crate::task::history::{
+    Acknowledged, Acknowledgements, EncodedChunk, EndGroup, EndedTask, TooMany, day_of,
+};
 use crate::task::id::TaskId;
 
 /// Attempts to change the value of a day while others change it, too.
@@ -89,6 +91,7 @@ impl History {
             } else if chunk.to_ms >= since_ms {
                 // Some of it counts no more.
                 let chunk = self.chunk(chunk).await?;
+                let chunk = chunk.as_deref().and_then(EncodedChunk::decode);
                 let entries = chunk
                     .iter()
                     .flat_map(|chunk| chunk.entries(EndGroup::is_failure));

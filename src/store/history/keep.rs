@@ -17,7 +17,7 @@ use crate::store::kv::{Kind, Name};
 use crate::store::random::random_bytes;
 use crate::store::{ENDED_LENGTH, Ended, HistoryEntry, Store};
 use crate::task::digest::Digest;
-use crate::task::history::{Chunk, ChunkPlace, EndGroup, EndedTask, HistoryHead, ROWS};
+use crate::task::history::{Chunk, ChunkPlace, EndedTask, HistoryHead, ROWS};
 use crate::task::state::{Outcome, Task};
 use crate::telemetry::metrics::METRICS;
 
@@ -143,28 +143,28 @@ impl History {
             let _ = write!(places, "{}:{first}-{second} ", place.bucket);
         }
         let name = hex::encode(Digest::of(&[&places]).as_bytes());
-        let [rows, index] = names_of(&name);
         let lifetime = self.terms.keep + MARGIN;
-        self.kv.put(rows, chunk.encode().into(), lifetime).await?;
-        let value = chunk.index().encode();
-        self.kv.put(index, value.into(), lifetime).await?;
+        let values = [
+            chunk.encode(),
+            chunk.index().encode(),
+            chunk.sums().encode(),
+        ];
+        for (name, value) in names_of(&name).into_iter().zip(values) {
+            self.kv.put(name, value.into(), lifetime).await?;
+        }
         Ok(Some(ChunkPlace {
             name: name.into(),
             from_ms,
             to_ms,
             entries: ended.len(),
-            failures: chunk.entries(EndGroup::is_failure).count(),
+            failures: chunk.failures(),
         }))
     }
 
-    /// `None`: the store has lost it.
-    pub(super) async fn chunk(
-        &self,
-        place: &ChunkPlace,
-    ) -> Result<Option<Chunk<'static>>, StoreError> {
-        let [rows, _] = names_of(&place.name);
-        let found = self.find(rows).await?;
-        Ok(found.value().and_then(|found| Chunk::decode(found)))
+    /// A chunk, to be decoded. `None`: the store has lost it.
+    pub(super) async fn chunk(&self, place: &ChunkPlace) -> Result<Option<Bytes>, StoreError> {
+        let [rows, ..] = names_of(&place.name);
+        Ok(self.find(rows).await?.value().cloned())
     }
 
     /// A value of the history. One that is not believed, such as one from before the seal, hides nothing else.
@@ -224,9 +224,9 @@ pub(super) fn head_name() -> Name {
     Name::of(Kind::History, &[])
 }
 
-/// The names of a chunk's entries and of its index.
-pub(super) fn names_of(chunk: &str) -> [Name; 2] {
-    [Kind::HistoryChunk, Kind::HistoryIndex].map(|kind| Name::of(kind, &[chunk]))
+/// The names of a chunk's entries, of its index and of its sums.
+pub(super) fn names_of(chunk: &str) -> [Name; 3] {
+    [Kind::HistoryChunk, Kind::HistoryIndex, Kind::HistorySums].map(|kind| Name::of(kind, &[chunk]))
 }
 
 /// A head that cannot be read counts as none: the last entries are still there.

@@ -1,12 +1,13 @@
 //! The history of the tasks that have ended, over any store.
 //!
 //! The commit that ends a task also adds an entry to the last entries ([`Store::ended`](crate::store::Store::ended)), so that an announced end has one. From
-//! there any replica puts them together in chunks of [`ROWS`](crate::task::history::ROWS): a value with the entries, and one with an index by which a
-//! search leaves the chunk out. The head names the chunks, and the entries that are in them. It is replaced only as it was
+//! there any replica puts them together in chunks of [`ROWS`](crate::task::history::ROWS): a value with the entries, one with an index by which a
+//! search leaves the chunk out, and one with sums for a view of a period. The head names the chunks, and the entries that are in them. It is replaced only as it was
 //! read, so that of two replicas one counts, and nothing is lost if one dies half-way.
 
 mod acks;
 mod keep;
+mod period;
 mod search;
 
 pub use acks::AcknowledgeError;

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 
 use super::keep::{History, head_name, names_of, read, read_head};
 use crate::store::error::StoreError;
 use crate::task::history::{
-    Acknowledged, Chunk, ChunkIndex, ChunkPlace, EndGroup, EndedTask, ROWS, TaskFilter,
+    Acknowledged, ChunkIndex, ChunkPlace, EncodedChunk, EndGroup, EndedTask, ROWS, TaskFilter,
 };
 use crate::task::id::TaskId;
 
@@ -117,13 +118,14 @@ impl History {
             let reading = some.iter().map(|chunk| self.if_may_be_in(search, chunk));
             for chunk in try_join_all(reading).await?.into_iter().flatten() {
                 looked += 1;
+                let chunk = chunk.as_deref().and_then(EncodedChunk::decode);
                 page.is_partial |= chunk.is_none();
-                // Each group is looked at once, and few of its rows are copied.
+                // Each group is looked at once, and the rows of most are not decoded.
                 let may_pass =
                     |group: &EndGroup<'_>| query.filter.passes_group(group, query.checks_end);
                 let entries = chunk.iter().flat_map(|chunk| chunk.entries(may_pass));
-                page.entries
-                    .extend(entries.filter(|entry| search.wants(entry)));
+                let wanted = entries.filter(|entry| search.wants(entry));
+                page.entries.extend(wanted.map(EndedTask::into_owned));
             }
             // A search that finds little looks further at once.
             step = (step * 4).min(INDEXES);
@@ -131,15 +133,15 @@ impl History {
         Ok(None)
     }
 
-    /// The chunk, if its index says that it may have what is looked for. The inner `None`: the store has lost it.
+    /// The chunk to be decoded, if its index says that it may have what is looked for. The inner `None`: the store has lost it.
     async fn if_may_be_in(
         &self,
         search: &Search<'_>,
         chunk: &ChunkPlace,
-    ) -> Result<Option<Option<Chunk<'static>>>, StoreError> {
+    ) -> Result<Option<Option<Bytes>>, StoreError> {
         let (filter, checks_end) = (search.query.filter, search.query.checks_end);
         if filter.is_about_content(checks_end) {
-            let [_, index] = names_of(&chunk.name);
+            let [_, index, _] = names_of(&chunk.name);
             let found = self.find(index).await?;
             let index = found.value().and_then(|found| ChunkIndex::decode(found));
             // Without an index the chunk itself is read.

@@ -244,6 +244,7 @@ impl Redis {
             | Kind::History
             | Kind::HistoryChunk
             | Kind::HistoryIndex
+            | Kind::HistorySums
             | Kind::Acknowledgements => &self.bulk,
         }
     }

@@ -1,10 +1,13 @@
 //! Entries that are kept together, and an index of them, by which a search leaves out the chunks that it need not read.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::entry::{EndGroup, EndTimes, EndedTask};
+use super::sums::EndSums;
 use crate::mcp::hex;
 use crate::task::digest::Digest;
 use crate::task::id::TaskId;
@@ -15,106 +18,132 @@ pub const ROWS: usize = 512;
 /// The characters of a mark, by which an index knows an id or a caller: one that has another mark is not in the chunk.
 const MARK: usize = 4;
 
-/// Some entries, those that ended first at the front.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The facts of a task that are its own.
+type Row = (TaskId, EndTimes);
+
+/// Some entries, by their groups.
+#[derive(Debug, Default)]
 pub struct Chunk<'a> {
-    groups: Vec<EndGroup<'a>>,
-    /// Each names its group by the place of it.
-    rows: Vec<(TaskId, usize, EndTimes)>,
+    groups: Vec<(EndGroup<'a>, Vec<Row>)>,
+}
+
+/// A chunk as it is read. The rows of a group are decoded when they are wanted.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct EncodedChunk<'a> {
+    #[serde(borrow)]
+    groups: Vec<(EndGroup<'a>, &'a RawValue)>,
 }
 
 /// The index of a chunk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChunkIndex {
+pub struct ChunkIndex<'a> {
     pub(super) tools: BTreeSet<Box<str>>,
-    /// The marks of labels and of short hashes of callers, one after the other: there may be many, and each search reads them.
-    callers: Box<str>,
     pub(super) replicas: BTreeSet<Box<str>>,
     /// Outcomes with their reasons and effects.
     pub(super) ends: BTreeSet<[Box<str>; 3]>,
+    /// The marks of labels and of short hashes of callers, one after the other: there may be many, and each search reads them.
+    #[serde(borrow)]
+    callers: Cow<'a, str>,
     /// The first characters of each id, one after the other.
-    ids: Box<str>,
+    #[serde(borrow)]
+    ids: Cow<'a, str>,
 }
 
 impl<'a> Chunk<'a> {
-    /// Puts entries together. They may be in any order.
-    pub fn of(mut entries: Vec<EndedTask<'a>>) -> Self {
-        entries.sort_unstable_by_key(EndedTask::place);
+    /// Puts entries together.
+    pub fn of(entries: Vec<EndedTask<'a>>) -> Self {
         let mut known: HashMap<EndGroup<'a>, usize> = HashMap::new();
         let mut chunk = Self::default();
         for EndedTask { id, group, times } in entries {
             let next = known.len();
             let at = *known.entry(group).or_insert_with_key(|group| {
-                chunk.groups.push(group.clone());
+                chunk.groups.push((group.clone(), Vec::new()));
                 next
             });
-            chunk.rows.push((id, at, times));
+            if let Some((_, rows)) = chunk.groups.get_mut(at) {
+                rows.push((id, times));
+            }
         }
         chunk
     }
 
-    /// Reads a chunk. `None`: raincheck did not write it.
-    pub fn decode(value: &[u8]) -> Option<Self> {
-        serde_json::from_slice(value).ok()
-    }
-
     pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        serde_json::to_vec(&self.groups).unwrap_or_default()
     }
 
     /// The Unix milliseconds of the first end and of the last one.
     pub fn span_ms(&self) -> Option<(u64, u64)> {
-        let ended_ms = |row: &(TaskId, usize, EndTimes)| row.2.ended_ms;
-        let first = self.rows.first().map(ended_ms);
-        first.zip(self.rows.last().map(ended_ms))
+        let ended_ms = || self.rows().map(|(_, (_, times))| times.ended_ms);
+        ended_ms().min().zip(ended_ms().max())
     }
 
-    pub fn index(&self) -> ChunkIndex {
+    pub fn failures(&self) -> usize {
+        let failures = self.groups.iter().filter(|(group, _)| group.is_failure());
+        failures.map(|(_, rows)| rows.len()).sum()
+    }
+
+    pub fn sums(&self) -> EndSums {
+        let mut sums = EndSums::default();
+        for (group, (_, times)) in self.rows() {
+            sums.count(group, times);
+        }
+        sums
+    }
+
+    pub fn index(&self) -> ChunkIndex<'static> {
         let mut index = ChunkIndex::default();
         let mut callers: BTreeSet<&str> = BTreeSet::new();
-        for group in &self.groups {
+        for (group, _) in &self.groups {
             index.tools.insert((*group.tool).into());
             callers.extend([&*group.caller, &*group.label]);
             index.replicas.insert((*group.replica).into());
             let end = [&group.outcome, &group.reason, &group.effect];
             index.ends.insert(end.map(|word| (**word).into()));
         }
-        let callers = callers.into_iter().map(mark);
-        index.callers = callers.collect::<String>().into();
-        let mut ids = String::with_capacity(self.rows.len() * MARK);
+        index.callers = callers.into_iter().map(mark).collect();
         let mut buffer = TaskId::text_buffer();
-        for (id, ..) in &self.rows {
+        let ids = self.rows().fold(String::new(), |mut ids, (_, (id, _))| {
             ids.extend(id.text(&mut buffer).chars().take(MARK));
-        }
+            ids
+        });
         index.ids = ids.into();
         index
     }
 
-    /// The entries whose groups and rows are wanted.
+    fn rows(&self) -> impl Iterator<Item = (&EndGroup<'a>, &Row)> {
+        let groups = self.groups.iter();
+        groups.flat_map(|(group, rows)| rows.iter().map(move |row| (group, row)))
+    }
+}
+
+impl<'a> EncodedChunk<'a> {
+    /// Reads a chunk. `None`: raincheck did not write it.
+    pub fn decode(value: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(value).ok()
+    }
+
+    /// The entries whose groups are wanted, in no order.
     pub fn entries(
         &self,
         wants: impl Fn(&EndGroup<'a>) -> bool,
     ) -> impl Iterator<Item = EndedTask<'a>> {
-        // Each group is looked at once, and it has many rows.
-        let wanted: Vec<Option<&EndGroup<'a>>> = self
-            .groups
-            .iter()
-            .map(|group| Some(group).filter(|group| wants(group)))
-            .collect();
-        self.rows.iter().filter_map(move |(id, at, times)| {
-            let group = wanted.get(*at).copied().flatten()?;
-            Some(EndedTask {
-                id: *id,
+        let groups = self.groups.iter();
+        let wanted = groups.filter(move |(group, _)| wants(group));
+        wanted.flat_map(|(group, rows)| {
+            let rows: Vec<Row> = serde_json::from_str(rows.get()).unwrap_or_default();
+            rows.into_iter().map(|(id, times)| EndedTask {
+                id,
                 group: group.clone(),
-                times: times.clone(),
+                times,
             })
         })
     }
 }
 
-impl ChunkIndex {
+impl<'a> ChunkIndex<'a> {
     /// Reads an index. `None`: raincheck did not write it.
-    pub fn decode(value: &[u8]) -> Option<Self> {
+    pub fn decode(value: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(value).ok()
     }
 
@@ -169,7 +198,9 @@ mod tests {
         ];
         let chunk = Chunk::of(entries.to_vec());
         assert_eq!(chunk.span_ms(), Some((1_500_000, 3_000_000)));
-        let index = ChunkIndex::decode(&chunk.index().encode()).unwrap();
+        assert_eq!(chunk.failures(), 0);
+        let index = chunk.index().encode();
+        let index = ChunkIndex::decode(&index).unwrap();
         assert_eq!(index, chunk.index());
         let tools: Vec<&str> = index.tools.iter().map(|tool| &**tool).collect();
         assert_eq!(tools, ["a", "b"]);
@@ -183,13 +214,15 @@ mod tests {
             assert!(index.may_have_caller(&entry.group.caller));
         }
         assert!(!index.may_have_caller("somebody else"));
-        let chunk = Chunk::decode(&chunk.encode()).unwrap();
+        let encoded = chunk.encode();
+        let chunk = EncodedChunk::decode(&encoded).unwrap();
         let [first, second, third] = entries;
-        let all: Vec<_> = chunk.entries(|_| true).collect();
+        let mut all: Vec<_> = chunk.entries(|_| true).collect();
+        all.sort_unstable_by_key(EndedTask::place);
         assert_eq!(all, [third.clone(), first.clone(), second]);
         let of_b: Vec<_> = chunk.entries(|group| group.tool == "b").collect();
-        assert_eq!(of_b, [third, first]);
-        assert_eq!(Chunk::decode(b"[]"), None);
+        assert_eq!(of_b, [first, third]);
+        assert!(EncodedChunk::decode(b"{}").is_none());
         assert_eq!(Chunk::of(Vec::new()).span_ms(), None);
     }
 }

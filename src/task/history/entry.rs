@@ -18,25 +18,25 @@ pub struct EndedTask<'a> {
 /// The facts that many ended tasks have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EndGroup<'a> {
-    #[serde(rename = "t")]
+    #[serde(rename = "t", borrow)]
     pub tool: Cow<'a, str>,
     /// The short form of the caller's hash.
-    #[serde(rename = "c")]
+    #[serde(rename = "c", borrow)]
     pub caller: Cow<'a, str>,
     /// The name that operators know the caller by. Empty: it has none.
-    #[serde(rename = "l", default, skip_serializing_if = "is_empty")]
+    #[serde(rename = "l", borrow, default, skip_serializing_if = "is_empty")]
     pub label: Cow<'a, str>,
     /// The replica that carried the call to its end. Empty: none did.
-    #[serde(rename = "r", default, skip_serializing_if = "is_empty")]
+    #[serde(rename = "r", borrow, default, skip_serializing_if = "is_empty")]
     pub replica: Cow<'a, str>,
     /// The end in one word: see [`Outcome::words`].
-    #[serde(rename = "o")]
+    #[serde(rename = "o", borrow)]
     pub outcome: Cow<'a, str>,
     /// The reason for which raincheck itself failed the task. Empty: it did not.
-    #[serde(rename = "w", default, skip_serializing_if = "is_empty")]
+    #[serde(rename = "w", borrow, default, skip_serializing_if = "is_empty")]
     pub reason: Cow<'a, str>,
     /// The known effect of a call that raincheck failed: `none` or `unknown`.
-    #[serde(rename = "e", default, skip_serializing_if = "is_empty")]
+    #[serde(rename = "e", borrow, default, skip_serializing_if = "is_empty")]
     pub effect: Cow<'a, str>,
 }
 
@@ -78,6 +78,19 @@ impl EndGroup<'_> {
     /// Returns `true` for a failure: somebody should look at it, and acknowledge that.
     pub fn is_failure(&self) -> bool {
         self.outcome == "failed"
+    }
+
+    fn into_owned(self) -> EndGroup<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        EndGroup {
+            tool: owned(self.tool),
+            caller: owned(self.caller),
+            label: owned(self.label),
+            replica: owned(self.replica),
+            outcome: owned(self.outcome),
+            reason: owned(self.reason),
+            effect: owned(self.effect),
+        }
     }
 }
 
@@ -130,8 +143,17 @@ impl<'a> EndedTask<'a> {
 
     /// Reads an entry. `None`: raincheck did not write it.
     pub fn decode(id: TaskId, entry: &[u8]) -> Option<EndedTask<'static>> {
-        let (group, times) = serde_json::from_slice(entry).ok()?;
-        Some(EndedTask { id, group, times })
+        let (group, times): (EndGroup<'_>, _) = serde_json::from_slice(entry).ok()?;
+        Some(EndedTask { id, group, times }.into_owned())
+    }
+
+    /// The same entry without what it borrows.
+    pub fn into_owned(self) -> EndedTask<'static> {
+        EndedTask {
+            id: self.id,
+            group: self.group.into_owned(),
+            times: self.times,
+        }
     }
 
     /// The place in the order of the history: the end, then the id.

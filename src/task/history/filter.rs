@@ -110,7 +110,7 @@ impl TaskFilter {
     }
 
     /// Returns `true` if an entry of this chunk may pass.
-    pub fn may_be_in(&self, index: &ChunkIndex, is_end_checked: bool) -> bool {
+    pub fn may_be_in(&self, index: &ChunkIndex<'_>, is_end_checked: bool) -> bool {
         let mut ends = index.ends.iter();
         index.tools.iter().any(|tool| self.has_tool(tool))
             && self

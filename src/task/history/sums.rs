@@ -1,0 +1,208 @@
+//! Sums of what ended, by tool: one of each chunk is kept, so that a period need not be read entry by entry.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::{EndGroup, EndTimes};
+use crate::task::durations::{bucket, bucket_bounds};
+
+/// The most tools that are told apart. Clients choose the names that they call.
+const TOOLS_MAX: usize = 200;
+
+/// The name for all further tools. No tool has an empty name.
+const OTHERS: &str = "";
+
+const MINUTE_MS: u64 = 60_000;
+
+/// What ended, by tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EndSums {
+    tools: BTreeMap<Box<str>, ToolEnds>,
+}
+
+/// The calls of one tool that ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolEnds {
+    #[serde(rename = "c")]
+    pub completed: u64,
+    #[serde(rename = "t")]
+    pub tool_errors: u64,
+    #[serde(rename = "f")]
+    pub failed: u64,
+    #[serde(rename = "x")]
+    pub cancelled: u64,
+    /// The durations of those that the server answered: how many lie in each bucket.
+    #[serde(rename = "d")]
+    took: BTreeMap<u8, u64>,
+    /// How many began in each minute since 1970.
+    #[serde(rename = "b")]
+    began: BTreeMap<u64, u64>,
+}
+
+impl EndSums {
+    /// Counts one ended task.
+    pub fn count(&mut self, group: &EndGroup<'_>, times: &EndTimes) {
+        let ends = self.tool(&group.tool);
+        let is_answered = match &*group.outcome {
+            "completed" => {
+                ends.completed += 1;
+                true
+            }
+            "tool_error" => {
+                ends.tool_errors += 1;
+                true
+            }
+            "failed" => {
+                ends.failed += 1;
+                false
+            }
+            _ => {
+                ends.cancelled += 1;
+                false
+            }
+        };
+        if is_answered {
+            let bucket = u8::try_from(bucket(times.took_ms)).unwrap_or(u8::MAX);
+            *ends.took.entry(bucket).or_default() += 1;
+        }
+        let began_ms = times.ended_ms.saturating_sub(times.took_ms);
+        *ends.began.entry(began_ms / MINUTE_MS).or_default() += 1;
+    }
+
+    /// Counts what was counted elsewhere.
+    pub fn merge(&mut self, tool: &str, more: &ToolEnds) {
+        let ends = self.tool(tool);
+        ends.completed += more.completed;
+        ends.tool_errors += more.tool_errors;
+        ends.failed += more.failed;
+        ends.cancelled += more.cancelled;
+        for (bucket, count) in &more.took {
+            *ends.took.entry(*bucket).or_default() += count;
+        }
+        for (minute, count) in &more.began {
+            *ends.began.entry(*minute).or_default() += count;
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote. `None`: raincheck did not write it.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        serde_json::from_slice(value).ok()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The tools by name. Those that are not told apart have an empty name together.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &ToolEnds)> {
+        self.tools.iter().map(|(tool, ends)| (&**tool, ends))
+    }
+
+    pub fn get(&self, tool: &str) -> Option<&ToolEnds> {
+        self.tools.get(tool)
+    }
+
+    fn tool(&mut self, name: &str) -> &mut ToolEnds {
+        let is_full = self.tools.len() >= TOOLS_MAX && !self.tools.contains_key(name);
+        let name = if is_full { OTHERS } else { name };
+        self.tools.entry(name.into()).or_default()
+    }
+}
+
+impl ToolEnds {
+    pub fn ended(&self) -> u64 {
+        self.completed + self.tool_errors + self.failed + self.cancelled
+    }
+
+    /// The number of those that began between these times, which are whole minutes.
+    pub fn began(&self, from_ms: u64, to_ms: u64) -> u64 {
+        let minutes = from_ms / MINUTE_MS..to_ms / MINUTE_MS;
+        self.began.range(minutes).map(|(_, count)| count).sum()
+    }
+
+    /// The milliseconds that this many of 1000 calls do not exceed, of those that the server answered. `None`: it answered none.
+    pub fn quantile_ms(&self, of_1000: u64) -> Option<u64> {
+        let all: u64 = self.took.values().sum();
+        let target = (all * of_1000).div_ceil(1000).max(1);
+        let mut before = 0;
+        for (place, count) in &self.took {
+            if before + count >= target {
+                let (start, end) = bucket_bounds(usize::from(*place));
+                return Some(start + (end - start) * (target - before) / count);
+            }
+            before += count;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(tool: &str, outcome: &'static str) -> EndGroup<'static> {
+        EndGroup {
+            tool: tool.to_owned().into(),
+            caller: "c".into(),
+            label: "".into(),
+            replica: "".into(),
+            outcome: outcome.into(),
+            reason: "".into(),
+            effect: "".into(),
+        }
+    }
+
+    fn times(ended_ms: u64, took_ms: u64) -> EndTimes {
+        EndTimes {
+            ended_ms,
+            took_ms,
+            ..EndTimes::default()
+        }
+    }
+
+    #[test]
+    fn each_tool_has_its_ends_and_durations() {
+        let mut sums = EndSums::default();
+        for took in 1..=100 {
+            sums.count(&group("build", "completed"), &times(600_000, took * 1000));
+        }
+        sums.count(&group("build", "failed"), &times(600_000, 999_000));
+        sums.count(&group("build", "tool_error"), &times(60_000, 0));
+        sums.count(&group("deploy", "cancelled"), &times(60_000, 0));
+        let sums = EndSums::decode(&sums.encode()).unwrap();
+        let (build, deploy) = (sums.get("build").unwrap(), sums.get("deploy").unwrap());
+        assert_eq!(
+            (build.completed, build.failed, build.tool_errors),
+            (100, 1, 1)
+        );
+        assert_eq!((build.ended(), deploy.cancelled), (102, 1));
+        for (of_1000, exact) in [(500, 50_000), (900, 90_000)] {
+            let found = build.quantile_ms(of_1000).unwrap();
+            assert!(found.abs_diff(exact) <= exact / 8, "{of_1000}: {found}");
+        }
+        assert_eq!(deploy.quantile_ms(500), None);
+        // Those of 541 s to 600 s took at most 59 s.
+        assert_eq!(build.began(540_000, 600_000), 60);
+        assert_eq!(build.began(0, 540_000), 42);
+        let mut merged = sums.clone();
+        merged.merge("build", build);
+        merged.merge("deploy", deploy);
+        assert_eq!(
+            merged.tools().map(|(_, ends)| ends.ended()).sum::<u64>(),
+            206
+        );
+    }
+
+    #[test]
+    fn names_that_clients_invent_are_bounded() {
+        let mut sums = EndSums::default();
+        for number in 0..300 {
+            sums.count(&group(&format!("tool_{number}"), "failed"), &times(1, 1));
+        }
+        assert_eq!(sums.tools().count(), TOOLS_MAX + 1);
+        let (name, others) = sums.tools().next().unwrap();
+        assert_eq!((name, others.failed), (OTHERS, 100));
+    }
+}

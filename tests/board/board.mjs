@@ -21,6 +21,8 @@ const TOKEN = "a-token-that-nobody-guesses";
 const SECRET = "arguments-are-secret";
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync"];
+/** Checks of accessibility that others wrote (axe). */
+const AXE = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const PHONE = { width: 390, height: 844 };
 
 /** A raincheck with an admin listener: where clients and where operators ask. */
@@ -416,12 +418,87 @@ describe("board", () => {
     }
   });
 
-  test("ended tasks are drawn by tool", LIMIT, async () => {
+  test("what ended is drawn by tool and over time", LIMIT, async () => {
     const { plain } = ours;
     const page = await open(plain.admin);
-    const failures = page.getByRole("row", { name: "protocol_error_job" });
-    await failures.getByRole("img", { name: "1 failed", exact: true }).waitFor();
-    await failures.getByRole("img", { name: /^half .*, 95 % / }).waitFor();
+    const stats = page.locator("#stats");
+    const failures = stats.locator(".charts tr", { has: page.getByRole("rowheader", { name: "protocol_error_job" }) });
+    await failures.locator('td[data-label="Failed"]', { hasText: /^1$/ }).waitFor();
+    await stats.getByRole("img", { name: /^\d+ calls began, \d+ ended: .*\d failed/ }).waitFor();
+    // The same in numbers, for who cannot see the bars.
+    await stats.getByText("The numbers").click();
+    await stats.getByRole("columnheader", { name: "Tool errors" }).first().waitFor();
+    // A tool answered, so its median is drawn, too.
+    await stats.getByRole("img", { name: /^median / }).first().waitFor();
+    await stats.getByLabel("In the last").selectOption("hour");
+    await page.waitForURL(/period=3600/);
+    await stats.getByRole("link", { name: "protocol_error_job" }).click();
+    await stats.locator(".charts tbody tr").nth(1).waitFor({ state: "detached" });
+    await stats.getByRole("img", { name: /^1 call began, 1 ended: 1 failed$/ }).waitFor();
+    await close(page);
+  });
+
+  test("many tasks are chosen, and cancelled, acknowledged and run again together", LIMIT, async () => {
+    const { guarded } = ours;
+    const name = "slow_compute";
+    const slow = [await task(guarded.mcp, name, { seconds: 301 }), await task(guarded.mcp, name, { seconds: 302 })];
+    const page = await open(`${guarded.admin}/#tool=${name}&state=working`);
+    await enter(page, TOKEN);
+    for (const id of slow) await row(page, id).getByRole("checkbox").check();
+    await page.getByText("2 tasks chosen").waitFor();
+    await shot(page, "chosen");
+    await page.getByRole("button", { name: "Cancel 2…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("heading", { name: "Cancel 2 tasks?" }).waitFor();
+    await dialog.getByRole("button", { name: "Leave it" }).click();
+    await page.getByRole("button", { name: "Cancel 2…" }).click();
+    await dialog.getByRole("button", { name: "Cancel 2 tasks" }).click();
+    for (const id of slow) await row(page, id).waitFor({ state: "detached" });
+    await page.locator("#chosen").waitFor({ state: "hidden" });
+    const headers = { authorization: `Bearer ${TOKEN}` };
+    const state = async (id) => (await (await fetch(`${guarded.admin}/tasks/${id}`, { headers })).json()).state;
+    for (const id of slow) assert.equal(await state(id), "cancelled");
+
+    const failed = [await task(guarded.mcp, "protocol_error_job"), await task(guarded.mcp, "protocol_error_job")];
+    await page.goto(`${guarded.admin}/#past=open&tool=protocol_error_job`);
+    for (const id of failed) await row(page, id).waitFor();
+    await page.getByRole("checkbox", { name: "Choose all tasks of this page" }).check();
+    await page.getByRole("button", { name: /^Acknowledge \d+…$/ }).click();
+    await dialog.getByLabel("Note").fill("seen");
+    await dialog.getByRole("button", { name: "Acknowledge" }).click();
+    await page.getByText("No task is as the filters ask.").waitFor();
+
+    await page.goto(`${guarded.admin}/#past=all&tool=protocol_error_job`);
+    for (const id of failed) await row(page, id).getByRole("checkbox").check();
+    await page.getByRole("button", { name: "Run 2 again…" }).click();
+    await dialog.getByRole("button", { name: "Run it again" }).click();
+    await dialog.getByText(/^2 tasks are left\. .*not declared safe to repeat/).waitFor();
+    await dialog.getByLabel(/may run twice/).check();
+    await dialog.getByRole("button", { name: "Run it again" }).click();
+    await dialog.waitFor({ state: "hidden" });
+    await close(page, /401|409/);
+  });
+
+  test("the heads sort, and a reason and an effect are filters", LIMIT, async () => {
+    const { plain } = ours;
+    const page = await open(plain.admin);
+    await page.locator("#rows tr").nth(1).waitFor();
+    const tools = () => page.locator("#rows td.tool").allTextContents();
+    await page.getByRole("button", { name: "Tool", exact: true }).click();
+    await page.locator('th[aria-sort="ascending"]', { hasText: "Tool" }).waitFor();
+    await page.waitForFunction(() => {
+      const names = [...document.querySelectorAll("#rows td.tool")].map((cell) => cell.textContent);
+      return names.every((name, at) => at === 0 || names[at - 1] <= name);
+    });
+    assert.ok(new Set(await tools()).size > 1);
+    await page.getByRole("button", { name: "Started" }).click();
+    await page.locator('th[aria-sort="descending"]', { hasText: "Started" }).waitFor();
+    await page.getByRole("button", { name: "Started" }).click();
+    await page.locator('th[aria-sort="ascending"]', { hasText: "Started" }).waitFor();
+    await page.getByLabel("Reason", { exact: true }).fill("owner_lost");
+    await page.getByLabel("Effect").selectOption("may have run");
+    await page.waitForURL(/reason=owner_lost&effect=unknown/);
+    await page.getByText("No task is as the filters ask.").waitFor();
     await close(page);
   });
 
@@ -488,13 +565,15 @@ describe("board", () => {
       const id = await task(plain.mcp, "multi_input");
       const page = await open(plain.admin, options);
       await row(page, id).locator(".badge.input_required").waitFor();
-      await page.locator("#chart svg").first().waitFor();
+      await page.locator("#over-time svg").first().waitFor();
       await shot(page, `list-${name}`);
       await fits(page);
+      await accessible(page);
       await row(page, id).locator("a.id").click();
       await page.locator("form.question").first().waitFor();
       await shot(page, `task-${name}`);
       await fits(page);
+      await accessible(page);
       await close(page);
     });
   }
@@ -527,6 +606,12 @@ describe("board", () => {
     }, page.viewportSize().width);
     assert.ok(wide <= 0, `${wide} px wider than the window`);
     assert.deepEqual(faint, []);
+  }
+
+  async function accessible(page) {
+    await page.evaluate(AXE);
+    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    assert.deepEqual(violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`)), []);
   }
 
   test(`${CROWD} tasks come by pages`, { timeout: 300_000 }, async (t) => {

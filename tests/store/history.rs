@@ -9,7 +9,9 @@ use raincheck::store::history::{History, HistoryPage, HistoryQuery, HistoryTerms
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::patience::StorePatience;
 use raincheck::store::{ENDED_LENGTH, HistoryEntry, Write};
-use raincheck::task::history::{EndFilter, EndGroup, EndTimes, EndedTask, ROWS, TaskFilter};
+use raincheck::task::history::{
+    EndFilter, EndGroup, EndTimes, EndedTask, Period, PeriodEnds, ROWS, TaskFilter,
+};
 use raincheck::task::id::TaskId;
 use raincheck::task::tool_pattern::ToolPattern;
 
@@ -176,6 +178,22 @@ impl<'a> Past<'a> {
         self.history.page(query).await.unwrap()
     }
 
+    /// Checks what is counted of these entries, in steps that chunks fit into and in steps that they do not.
+    async fn is_counted(&self, ended: &[EndedTask<'_>]) {
+        for step_ms in [7, 300, 60_000] {
+            let from_ms = (self.rig.now_ms() - 2_000) / step_ms * step_ms;
+            let steps = 1 + usize::try_from(60_000 / step_ms).unwrap();
+            let period = Period {
+                from_ms,
+                step_ms,
+                steps,
+            };
+            let mut counted = PeriodEnds::new(period);
+            ended.iter().for_each(|entry| counted.count(entry));
+            assert_eq!(self.history.ends(period).await.unwrap(), (counted, false));
+        }
+    }
+
     /// All entries that pass, page by page.
     async fn all(&self, filter: &TaskFilter, limit: usize) -> Vec<EndedTask<'static>> {
         let (mut all, mut after) = (Vec::new(), None);
@@ -251,6 +269,7 @@ pub(crate) async fn entries_are_found_before_and_after_they_are_put_together(rig
             ..any.clone()
         };
         assert!(past.all(&none, 9).await.is_empty());
+        past.is_counted(&ended).await;
         past.history.fold().await.unwrap();
         past.history.fold().await.unwrap();
     }

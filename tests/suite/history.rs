@@ -48,6 +48,32 @@ async fn echoed(client: &Client) -> Task {
     task
 }
 
+/// One call of `held` failed, and one of `echo` completed.
+async fn are_counted_by_tool(proxy: &Proxy) {
+    let stats = page(proxy, "/tools/stats?since=3600").await;
+    let counts = |tool: &str| {
+        let mut tools = stats["tools"].as_array().unwrap().iter();
+        let line = tools.find(|line| line["tool"] == tool).unwrap();
+        ["ended", "completed", "failed", "running"].map(|key| line[key].as_u64().unwrap())
+    };
+    assert_eq!(counts("held"), [1, 0, 1, 0], "{stats}");
+    assert_eq!(counts("echo"), [1, 1, 0, 0], "{stats}");
+    let steps = stats["steps"].as_array().unwrap();
+    let sum = |key: &str| steps.iter().map(|step| step[key].as_u64().unwrap()).sum();
+    assert_eq!(["began", "ended"].map(sum), [2_u64, 2], "{stats}");
+    let by_tool = told(proxy, &["tools", "stats", "--since", "1h"]).await;
+    assert!(
+        by_tool.contains("held") && by_tool.contains("median over time"),
+        "{by_tool}"
+    );
+    let over_time = told(proxy, &["tools", "stats", "echo"]).await;
+    assert_eq!(
+        over_time.lines().count(),
+        2,
+        "a head and one step: {over_time}"
+    );
+}
+
 async fn ends_are_found_on_every_replica_and_after_all_have_died(era: Era) {
     let more = |config: Config| with_operators(config.section("upstream", "shared = false"));
     let mut pair = Pair::with(era, "", more).await;
@@ -96,6 +122,7 @@ async fn ends_are_found_on_every_replica_and_after_all_have_died(era: Era) {
     assert!(list.contains(&format!("--after {next}")), "{list}");
 
     are_found_by_their_words(&late, &lost, &done).await;
+    are_counted_by_tool(&late).await;
     let exported = told(&late, &["tasks", "export"]).await;
     let exported = exported
         .lines()

@@ -39,18 +39,20 @@ macro_rules! files {
 }
 
 /// The page itself is the first.
-static FILES: [BoardFile; 13] = files! {
+static FILES: [BoardFile; 15] = files! {
     "board.html" HTML
     "board.css" STYLE
     "icon.svg" ICON
     "api.js" SCRIPT
+    "ask.js" SCRIPT
     "board.js" SCRIPT
-    "charts.js" SCRIPT
+    "chosen.js" SCRIPT
     "dom.js" SCRIPT
     "list.js" SCRIPT
     "pauses.js" SCRIPT
     "place.js" SCRIPT
     "question.js" SCRIPT
+    "stats.js" SCRIPT
     "task.js" SCRIPT
     "words.js" SCRIPT
 };

@@ -151,7 +151,7 @@ impl OperatorTasks {
             ListedTask::Ended(_) => false,
         };
         let fail_if_lost = tasks.iter().filter(fails).count();
-        query.order(&mut tasks);
+        query.order(&mut tasks, now_ms);
         let (total, limit) = (tasks.len(), query.limit());
         let page = tasks.iter().skip(query.offset).take(limit);
         let page: Vec<&ListedTask> = page.collect();

@@ -45,6 +45,10 @@ enum TaskOrder {
     /// Tasks that wait for an answer first, the longest wait first; then the oldest; then those that have ended, the last end
     /// first.
     Stuck,
+    /// The calls that take, or took, the longest time first.
+    Longest,
+    Tool,
+    Caller,
 }
 
 const STATES: [(&str, StateFilter); 7] = [
@@ -71,10 +75,13 @@ const EFFECTS: [(&str, &str); 2] = [("none", "none"), ("unknown", "unknown")];
 /// which costs a look at each.
 const COUNTS: [(&str, bool); 2] = [("read", false), ("all", true)];
 
-const ORDERS: [(&str, TaskOrder); 3] = [
+const ORDERS: [(&str, TaskOrder); 6] = [
     ("newest", TaskOrder::Newest),
     ("oldest", TaskOrder::Oldest),
     ("stuck", TaskOrder::Stuck),
+    ("longest", TaskOrder::Longest),
+    ("tool", TaskOrder::Tool),
+    ("caller", TaskOrder::Caller),
 ];
 
 impl TaskQuery {
@@ -198,8 +205,13 @@ impl TaskQuery {
     }
 
     /// Puts the tasks into the order that was asked for.
-    pub(super) fn order(&self, tasks: &mut [ListedTask]) {
+    pub(super) fn order(&self, tasks: &mut [ListedTask], now_ms: u64) {
         match self.sort {
+            TaskOrder::Longest => {
+                tasks.sort_by_key(|task| std::cmp::Reverse(task.took_ms(now_ms)));
+            }
+            TaskOrder::Tool => tasks.sort_by(|one, other| one.tool().cmp(other.tool())),
+            TaskOrder::Caller => tasks.sort_by_cached_key(ListedTask::caller),
             TaskOrder::Newest => {
                 tasks.sort_by_key(|task| std::cmp::Reverse(task.created_ms()));
             }
@@ -262,7 +274,7 @@ mod tests {
     /// The names of these tasks in the order of the query.
     fn ordered(query: &str, tasks: &[Task]) -> String {
         let mut tasks: Vec<ListedTask> = tasks.iter().map(listed).collect();
-        TaskQuery::read(query).unwrap().order(&mut tasks);
+        TaskQuery::read(query).unwrap().order(&mut tasks, 1_000);
         let names = tasks.iter().map(|task| match task {
             ListedTask::Open(task) => &*task.name,
             ListedTask::Ended(ended) => &*ended.group.tool,
@@ -443,6 +455,14 @@ mod tests {
         assert_eq!(names(""), "cba");
         assert_eq!(names("sort=oldest"), "abc");
         assert_eq!(names("sort=stuck"), "abc");
+        assert_eq!(names("sort=longest"), "abc");
+        assert_eq!(names("sort=tool"), "abc");
+        let of = |name: &str, label: &str| Task {
+            label: Some(label.into()),
+            ..made(name, 1)
+        };
+        let of_some = [of("a", "bob"), of("b", "alice")];
+        assert_eq!(ordered("sort=caller", &of_some), "ba");
         let ended = |name: &str, updated_ms| Task {
             outcome: Some(Outcome::Cancelled),
             updated_ms,

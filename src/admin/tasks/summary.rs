@@ -87,6 +87,40 @@ impl ListedTask {
         }
     }
 
+    /// The time that the call has taken until now, or took until it ended.
+    pub(super) fn took_ms(&self, now_ms: u64) -> u64 {
+        match self {
+            Self::Open(task) => task.call_took_ms(now_ms),
+            Self::Ended(ended) => ended.times.took_ms,
+        }
+    }
+
+    pub(super) fn tool(&self) -> &str {
+        match self {
+            Self::Open(task) => &task.name,
+            Self::Ended(ended) => &ended.group.tool,
+        }
+    }
+
+    /// The label of the caller, or the short form of its hash.
+    pub(super) fn caller(&self) -> String {
+        match self {
+            Self::Open(task) => match task.label.as_deref() {
+                Some(label) => label.to_owned(),
+                None => task.caller.short(),
+            },
+            Self::Ended(ended) => {
+                let group = &ended.group;
+                let is_labelled = !group.label.is_empty();
+                String::from(if is_labelled {
+                    &*group.label
+                } else {
+                    &*group.caller
+                })
+            }
+        }
+    }
+
     pub(super) fn ended(&self) -> Option<&EndedTask<'static>> {
         match self {
             Self::Open(_) => None,

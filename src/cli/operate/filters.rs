@@ -18,7 +18,7 @@ pub(super) struct ListArgs {
     filters: FilterArgs,
     #[arg(
         long,
-        help = "newest, oldest or stuck (what waits for an answer first) [default: newest]"
+        help = "newest, oldest, stuck (what waits for an answer first), longest, tool or caller [default: newest]"
     )]
     sort: Option<String>,
     #[arg(long, help = "The most tasks [default: 100]")]

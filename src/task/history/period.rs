@@ -20,7 +20,7 @@ pub struct Period {
 }
 
 /// The ends of a period, for each step and tool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeriodEnds {
     pub period: Period,
     pub steps: Vec<EndSums>,

@@ -46,6 +46,7 @@ export const TABLE = [
     serves: [undefined, undefined, "working", undefined, undefined],
   },
   { page: "docs/operations.md", begins: "raincheck tasks list --failed", with: ["tasks"], lines: true },
+  { page: "docs/operations.md", begins: "raincheck tools stats", with: ["tasks"], lines: true },
   { page: "docs/operations.md", begins: "raincheck tasks list --unacknowledged", why: "it takes a task that failed; tests/suite/history.rs has one" },
   { page: "docs/operations.md", begins: "raincheck tasks rerun", why: "it takes a task that has ended; tests/suite/history.rs has one" },
   { page: "docs/operations.md", begins: "raincheck tools pause", with: ["tasks"], says: "nothing is paused" },

@@ -1,18 +1,20 @@
 // The page: reads lists, one task and the metrics, again at each event and after a pause.
 
 import { events, getJson, getText, Refused, token } from "./api.js";
-import { showCharts } from "./charts.js";
+import { onChange } from "./ask.js";
+import { chooseNone } from "./chosen.js";
 import { byId } from "./dom.js";
 import { beginList, showList, showPlace } from "./list.js";
 import { onPause, showPauses } from "./pauses.js";
-import { FIRST, go, hrefOf, place, queryOf } from "./place.js";
-import { isOpen, onChange, showTask } from "./task.js";
+import { FIRST, go, hrefOf, place, queryOf, statsOf } from "./place.js";
+import { showStats } from "./stats.js";
+import { isOpen, showTask } from "./task.js";
 import { HEALTH, plural } from "./words.js";
 
 /** The pause between two lists, if no event comes: other replicas and progress have no events here. */
 const LIST_MS = 5_000;
 const TASK_MS = 2_000;
-const CHARTS_MS = 15_000;
+const STATS_MS = 15_000;
 const ABOUT_MS = 5_000;
 /** The shortest pause between two lists. A list of many tasks costs the server more, and is asked for less often. */
 const PAUSE_MIN_MS = 500;
@@ -21,7 +23,7 @@ const PAUSE_FACTOR = 3;
 const loops = {
   list: loop(readList, LIST_MS),
   task: loop(readTask, TASK_MS),
-  charts: loop(readCharts, CHARTS_MS),
+  stats: loop(readStats, STATS_MS),
   about: loop(readAbout, ABOUT_MS),
 };
 let asking;
@@ -88,8 +90,9 @@ async function readTask() {
 
 let shownTask;
 
-async function readCharts() {
-  showCharts(await getText("metrics"));
+async function readStats() {
+  const [stats, metrics] = await Promise.all([getJson(`tools/stats?${statsOf(place())}`), getText("metrics")]);
+  showStats(stats, metrics);
 }
 
 /** Which raincheck this is, and what is not in order. */
@@ -180,7 +183,7 @@ function onEvent(event) {
     shownTask = undefined;
     loops.task.wake();
   }
-  if (event.event === "ended") loops.charts.wake();
+  if (event.event === "ended") loops.stats.wake();
 }
 
 function say(text, isLive) {
@@ -202,7 +205,8 @@ const filters = byId("filters");
 
 function showFilters() {
   const here = place();
-  for (const name of ["tool", "caller", "replica", "id", "since", "older", "sort"]) filters.elements[name].value = here[name] || (name === "sort" ? "stuck" : "");
+  for (const name of ["tool", "caller", "replica", "id", "since", "reason", "effect", "older", "sort"]) filters.elements[name].value = here[name] || (name === "sort" ? "stuck" : "");
+  byId("period").value = here.period || "86400";
 }
 
 filters.addEventListener("submit", (event) => {
@@ -213,14 +217,25 @@ filters.addEventListener("submit", (event) => {
 filters.addEventListener("change", (event) => event.target.tagName === "SELECT" && filters.requestSubmit());
 filters.addEventListener("reset", (event) => {
   event.preventDefault();
-  go({ state: "", outcome: "", tool: "", caller: "", replica: "", id: "", since: "", older: "", sort: "", past: "", ...FIRST });
+  go({ state: "", outcome: "", tool: "", caller: "", replica: "", id: "", since: "", reason: "", effect: "", older: "", sort: "", past: "", ...FIRST });
 });
 
 // A row opens its task, wherever it is clicked but on a link.
 byId("rows").addEventListener("click", (event) => {
   const row = event.target.closest("tr");
-  if (row && !event.target.closest("a") && getSelection().isCollapsed) go({ task: row.dataset.id });
+  if (row && !event.target.closest("a, .choose") && getSelection().isCollapsed) go({ task: row.dataset.id });
 });
+
+// A head sorts the list; one that has two orders changes between them.
+for (const head of document.querySelectorAll("th[data-sorts]")) {
+  head.firstElementChild.addEventListener("click", () => {
+    const orders = head.dataset.sorts.split(" ");
+    const next = orders[(orders.indexOf(place().sort || "stuck") + 1) % orders.length];
+    go({ sort: next === "stuck" ? "" : next, ...FIRST });
+  });
+}
+
+byId("period").addEventListener("change", ({ target }) => go({ period: target.value === "86400" ? "" : target.value }));
 
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -250,12 +265,14 @@ let before = place();
 
 addEventListener("hashchange", () => {
   const here = place();
-  const isSameList = Object.keys(here).every((key) => key === "task" || here[key] === before[key]);
+  const isSameList = Object.keys(here).every((key) => ["task", "period"].includes(key) || here[key] === before[key]);
+  if (here.tool !== before.tool || here.period !== before.period) loops.stats.now();
   before = here;
   showFilters();
   showPlace();
   if (!isSameList) {
     reading?.abort();
+    chooseNone();
     beginList();
   }
   loops.list.now();

@@ -16,7 +16,7 @@ function fill(element, properties, children) {
     if (typeof value === "function") element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== undefined && child !== null));
+  element.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
   return element;
 }
 

@@ -1,8 +1,9 @@
 // The counts that are filters, the table, and its pages.
 
+import { showChosen } from "./chosen.js";
 import { announce, byId, el } from "./dom.js";
 import { FIRST, go, hrefOf, PAGE, place } from "./place.js";
-import { duration, plural, progressOf, short, STATES, stateOf } from "./words.js";
+import { clock, duration, plural, progressOf, short, STATES, stateOf } from "./words.js";
 
 const rows = new Map();
 /** The tasks of the list before that waited for an answer: their count, and the ids of those on the page. */
@@ -16,7 +17,11 @@ export function showList(list) {
   keepFocus(() => {
     showRows(list.tasks);
     showPlace();
+    showChosen(list.tasks);
   });
+  showOrder(here);
+  const reasons = new Set(list.tasks.map(({ reason }) => reason).filter(Boolean));
+  byId("reasons").replaceChildren(...[...reasons].sort().map((reason) => el("option", { value: reason })));
   byId("partial").hidden = !list.partial;
   byId("lost").hidden = !list.lost;
   byId("fails").hidden = !list.fail_if_lost;
@@ -56,6 +61,18 @@ function showPast(list, { past, after }) {
     byId("tasks").focus();
   };
 }
+
+/** The heads that sort show the order. A page of the past has one order: the last end first. */
+function showOrder({ sort, past }) {
+  for (const head of document.querySelectorAll("th[data-sorts]")) {
+    const isHere = head.dataset.sorts.split(" ").includes(sort || "stuck");
+    head.firstElementChild.disabled = past !== "";
+    if (isHere && !past) head.setAttribute("aria-sort", SORTED[sort] ?? "other");
+    else head.removeAttribute("aria-sort");
+  }
+}
+
+const SORTED = { newest: "descending", longest: "descending", oldest: "ascending", tool: "ascending", caller: "ascending" };
 
 /** Begins a list of other filters: what waits in it did not begin to wait just now. */
 export function beginList() {
@@ -116,12 +133,14 @@ function fillRow(row, task) {
   row.className = state.word;
   const filter = (key, value, label) => value && el("a", { "data-key": key, "data-value": value, title: `only this ${key}` }, label ?? value);
   row.replaceChildren(
-    el("td", {}, badge(task), task.reason && el("small", { class: "reason" }, task.reason), task.acknowledged && el("small", { class: "reason" }, "acknowledged")),
+    el("td", { class: "choose" }, el("input", { type: "checkbox", "aria-label": `Choose task ${short(task.id)}` })),
+    el("td", { class: "state" }, badge(task), task.reason && el("small", { class: "reason" }, task.reason), task.acknowledged && el("small", { class: "reason" }, "acknowledged")),
     el("td", { class: "tool" }, el("a", { "data-key": "task", "data-value": task.id }, task.tool)),
     el("td", {}, el("a", { class: "id", "data-key": "task", "data-value": task.id, title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
     el("td", { "data-label": "Progress" }, bar(task)),
+    el("td", { "data-label": "Started", class: "started" }, clock(task.began)),
     el("td", { class: "number age", "data-label": "Time" }, age),
-    el("td", { "data-label": "Caller" }, filter("caller", task.caller)),
+    el("td", { "data-label": "Caller", class: "caller" }, filter("caller", task.label ?? task.caller)),
     el("td", { "data-label": "Replica", class: "replica" }, task.waits_for_client ? "waits for its client" : filter("replica", task.replica)),
   );
 }
@@ -157,7 +176,7 @@ export function bar(task) {
 function keepFocus(change) {
   const before = document.activeElement;
   const row = before?.closest("#rows tr");
-  const place = row && [...row.querySelectorAll("a")].indexOf(before);
+  const place = row && [...row.querySelectorAll("a, input")].indexOf(before);
   change();
-  if (row?.isConnected && document.activeElement !== before) row.querySelectorAll("a")[place]?.focus({ preventScroll: true });
+  if (row?.isConnected && document.activeElement !== before) row.querySelectorAll("a, input")[place]?.focus({ preventScroll: true });
 }

@@ -1,6 +1,7 @@
 // One task: what it is, its questions, its timeline, and what to type elsewhere.
 
 import { getJson, post, Refused, token } from "./api.js";
+import { acknowledge, cancel, didChange, runAgain } from "./ask.js";
 import { announce, byId, el } from "./dom.js";
 import { badge, bar } from "./list.js";
 import { FIRST, go, hrefOf } from "./place.js";
@@ -9,12 +10,6 @@ import { clock, duration, EFFECTS, plural, short } from "./words.js";
 
 const ENDED = ["completed", "failed", "cancelled"];
 let shown;
-let changed = () => {};
-
-/** `onChange` is called when the operator did something. */
-export function onChange(listener) {
-  changed = listener;
-}
 
 export const isOpen = () => shown !== undefined && !shown.isEnded;
 
@@ -154,45 +149,21 @@ function showQuestions(parts, task) {
 
 function actions(task, isEnded) {
   const button = (label, onclick, isHard) => el("button", { type: "button", class: isHard && "danger", onclick }, label);
-  if (!isEnded) return [button("Cancel the task", () => cancel(task.id), true)];
+  if (!isEnded) return [button("Cancel the task", () => cancel([task.id], () => announce("The task is cancelled")), true)];
   const isOpen = task.state === "failed" && !task.acknowledged;
   // Its arguments are gone with its record.
   const canRun = !task.kept;
-  return [isOpen && button("Acknowledge…", () => acknowledge(task.id)), canRun && button("Run again…", () => runAgain(task))].filter(Boolean);
+  return [isOpen && button("Acknowledge…", () => acknowledgeIt(task.id)), canRun && button("Run again…", () => runItAgain(task))].filter(Boolean);
 }
 
 const acknowledged = ({ at, by, note }) => [clock(at), by && `by ${by}`, note].filter(Boolean).join(", ");
 
-/** Opens a dialog, and does what its form says, until it is done or left. */
-function asking(id, path, done) {
-  const dialog = byId(id);
-  const form = dialog.querySelector("form");
-  const wrong = form.querySelector(".wrong");
-  form.reset();
-  wrong.textContent = "";
-  form.querySelector('[value="no"]').onclick = () => dialog.close();
-  form.onsubmit = async (event) => {
-    event.preventDefault();
-    const said = [...form.elements].filter(({ name }) => name).map((field) => [field.name, field.type === "checkbox" ? field.checked : field.value]);
-    try {
-      const answer = await post(path, Object.fromEntries(said));
-      dialog.close();
-      done(answer);
-    } catch (error) {
-      wrong.textContent = error.message;
-    }
-    changed();
-  };
-  dialog.showModal();
+function acknowledgeIt(id) {
+  acknowledge([id], () => announce("The failure is acknowledged"));
 }
 
-function acknowledge(id) {
-  asking("ask-acknowledge", `tasks/${encodeURIComponent(id)}/ack`, () => announce("The failure is acknowledged"));
-}
-
-function runAgain({ id, effect }) {
-  byId("may-run-twice").hidden = effect === "none";
-  asking("ask-rerun", `tasks/${encodeURIComponent(id)}/rerun`, (begun) => {
+function runItAgain({ id, effect }) {
+  runAgain([id], effect !== "none", ([begun]) => {
     announce(`The call runs again as ${short(begun.id)}`);
     go({ task: begun.id });
   });
@@ -204,17 +175,6 @@ async function give(id, key, answer) {
   return why;
 }
 
-async function cancel(id) {
-  const dialog = byId("ask-cancel");
-  dialog.returnValue = "no";
-  dialog.showModal();
-  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
-  if (dialog.returnValue !== "yes") return;
-  const why = await act(`tasks/${encodeURIComponent(id)}/cancel`);
-  announce(why ?? "The task is cancelled");
-  if (why) shown?.facts.prepend(el("p", { class: "wrong", role: "alert" }, why));
-}
-
 /** Says why it was not done. */
 async function act(path, body) {
   try {
@@ -223,7 +183,7 @@ async function act(path, body) {
   } catch (error) {
     return error.message;
   } finally {
-    changed();
+    didChange();
   }
 }
 

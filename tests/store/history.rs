@@ -189,7 +189,9 @@ impl<'a> Past<'a> {
                 steps,
             };
             let mut counted = PeriodEnds::new(period);
-            ended.iter().for_each(|entry| counted.count(entry));
+            for entry in ended {
+                counted.count(entry);
+            }
             assert_eq!(self.history.ends(period).await.unwrap(), (counted, false));
         }
     }

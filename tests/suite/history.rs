@@ -59,8 +59,13 @@ async fn are_counted_by_tool(proxy: &Proxy) {
     assert_eq!(counts("held"), [1, 0, 1, 0], "{stats}");
     assert_eq!(counts("echo"), [1, 1, 0, 0], "{stats}");
     let steps = stats["steps"].as_array().unwrap();
-    let sum = |key: &str| steps.iter().map(|step| step[key].as_u64().unwrap()).sum();
-    assert_eq!(["began", "ended"].map(sum), [2_u64, 2], "{stats}");
+    let sum = |key: &str| {
+        steps
+            .iter()
+            .map(|step| step[key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(["began", "ended"].map(sum), [2, 2], "{stats}");
     let by_tool = told(proxy, &["tools", "stats", "--since", "1h"]).await;
     assert!(
         by_tool.contains("held") && by_tool.contains("median over time"),

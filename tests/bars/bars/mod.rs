@@ -1,13 +1,14 @@
 //! The table of bars, and what several of them do.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::Bar;
 use super::client::{Client, Heard};
 use super::rig::Rig;
 use super::rig::follow::{Seen, follow};
+use super::{Bar, Report};
 
 mod floods;
 mod held;
@@ -28,6 +29,19 @@ mod r6;
 mod r7;
 mod r8;
 mod r9;
+
+/// Compares the history with the ends that clients saw.
+fn judge_history<'s>(
+    history: &HashSet<String>,
+    seen: impl Iterator<Item = &'s Seen>,
+    report: &mut Report,
+) {
+    let ends = seen.filter_map(|seen| seen.end.as_ref());
+    let ids = ends.filter_map(|(state, _)| state["taskId"].as_str());
+    let missing = ids.filter(|id| !history.contains(*id));
+    report.zero("ends_without_entry", missing.map(str::to_owned).collect());
+    report.count("entries", history.len());
+}
 
 const fn bar(
     name: &'static str,

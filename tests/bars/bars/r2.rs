@@ -32,7 +32,7 @@ pub(super) async fn run(asked: Asked, report: &mut Report) {
 /// Each replica that was killed comes back as one of these programs, at random.
 pub(super) async fn kill_in_turns(mut asked: Asked, report: &mut Report, programs: &[PathBuf]) {
     let flavour = Flavour::ALL[usize::try_from(asked.seed.between(0, 3)).unwrap_or_default()];
-    let mut rig = Plan::of(flavour).start().await;
+    let mut rig = Plan::of(flavour).remembering().start().await;
     rig.settle().await;
     let clients: Arc<[Client]> = rig.clients.clone().into();
     let progress = Arc::new(Progress::default());
@@ -61,6 +61,11 @@ pub(super) async fn kill_in_turns(mut asked: Asked, report: &mut Report, program
     progress.over.store(true, Ordering::Relaxed);
     let lives = creating.await.expect("the creator");
     tell(&lives, &rig.book, report);
+    // A program of before the history keeps none of the ends that it commits.
+    if programs.len() == 1 {
+        let ends = lives.iter().filter_map(|life| life.seen.as_ref());
+        super::judge_history(&rig.history().await, ends, report);
+    }
     rig.inspect(report);
 }
 

@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(25);
 
 pub(super) async fn run(mut asked: Asked, report: &mut Report) {
     let flavour = Flavour::ALL[usize::try_from(asked.seed.between(0, 3)).unwrap_or_default()];
-    let mut rig = Plan::of(flavour).start().await;
+    let mut rig = Plan::of(flavour).remembering().start().await;
     let clients: Arc<[Client]> = rig.clients.clone().into();
     let over = Arc::new(AtomicBool::new(false));
     let creating = create(
@@ -41,6 +41,8 @@ pub(super) async fn run(mut asked: Asked, report: &mut Report) {
     over.store(true, Ordering::Relaxed);
     let lives = creating.await.expect("the creator");
     tell(&lives, &rig.book, report);
+    let ends = lives.iter().filter_map(|life| life.seen.as_ref());
+    super::judge_history(&rig.history().await, ends, report);
     rig.inspect(report);
 }
 

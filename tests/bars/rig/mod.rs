@@ -1,12 +1,15 @@
 //! The stage: one Redis, two replicas A and B, and one server for both or one for each.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use super::book::Book;
 use super::client::Client;
 use super::report::Report;
 use super::upstream::{Flavour, Upstream};
+use crate::ports::ReservedPort;
 
 mod door;
 pub(crate) mod follow;
@@ -29,6 +32,9 @@ pub(crate) const MAX_DURATION: Duration = Duration::from_secs(8);
 
 /// Whether the program hands calls over: the settings that say how are not known before it does.
 const HANDS_OVER: bool = true;
+
+/// An operators' listener at any port. Only replicas that have one keep a history.
+const OPERATORS: &str = "listen = \"127.0.0.1:0\"";
 
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
@@ -70,6 +76,11 @@ impl Plan {
     pub(crate) fn section(mut self, text: &str) -> Self {
         self.sections.push_str(text);
         self
+    }
+
+    /// With a history of the tasks that have ended.
+    pub(crate) fn remembering(self) -> Self {
+        self.section(&format!("[admin]\n{OPERATORS}\n"))
     }
 
     fn config(&self, store: &str, id: &str) -> String {
@@ -163,6 +174,28 @@ impl Rig {
         );
         let folder = self.folder.0.join("control");
         Replica::start(folder, &config, &self.upstreams[0].url()).await
+    }
+
+    /// The ids of the tasks in the history, as an operator gets them from a replica that starts now.
+    pub(crate) async fn history(&self) -> HashSet<String> {
+        let port = ReservedPort::new();
+        let operators = port.address().to_string();
+        let config = std::fs::read_to_string(self.folder.0.join("a/raincheck.toml"));
+        let config = config.expect("the configuration of a replica");
+        let config = config.replace("id = \"a\"", "id = \"late\"");
+        let config = config.replace(OPERATORS, &format!("listen = \"{operators}\""));
+        let folder = self.folder.0.join("late");
+        let _late = Replica::start(folder, &config, &self.upstreams[0].url()).await;
+        let mut export = Command::new(replica::program());
+        export.args(["tasks", "export", "--admin", &operators]);
+        let exported = export.output().expect("the built program");
+        assert!(exported.status.success(), "{exported:?}");
+        let exported = String::from_utf8_lossy(&exported.stdout);
+        let ended = exported.lines().map(|line| {
+            let ended: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+            ended["id"].as_str().expect("an id").to_owned()
+        });
+        ended.collect()
     }
 
     /// Waits until every replica has been in contact with the store for long enough to judge a lease.

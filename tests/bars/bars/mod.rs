@@ -31,12 +31,8 @@ mod r8;
 mod r9;
 
 /// Compares the history with the ends that clients saw.
-fn judge_history<'s>(
-    history: &HashSet<String>,
-    seen: impl Iterator<Item = &'s Seen>,
-    report: &mut Report,
-) {
-    let ends = seen.filter_map(|seen| seen.end.as_ref());
+fn judge_history(history: &HashSet<String>, seen: &[&Seen], report: &mut Report) {
+    let ends = seen.iter().filter_map(|seen| seen.end.as_ref());
     let ids = ends.filter_map(|(state, _)| state["taskId"].as_str());
     let missing = ids.filter(|id| !history.contains(*id));
     report.zero("ends_without_entry", missing.map(str::to_owned).collect());
@@ -47,7 +43,7 @@ const fn bar(
     name: &'static str,
     n: u32,
     limit_seconds: u64,
-    run: for<'a> fn(super::Asked, &'a mut super::Report) -> futures_util::future::BoxFuture<'a, ()>,
+    run: for<'a> fn(super::Asked, &'a mut Report) -> futures_util::future::BoxFuture<'a, ()>,
 ) -> Bar {
     Bar {
         name,

@@ -63,8 +63,8 @@ pub(super) async fn kill_in_turns(mut asked: Asked, report: &mut Report, program
     tell(&lives, &rig.book, report);
     // A program of before the history keeps none of the ends that it commits.
     if programs.len() == 1 {
-        let ends = lives.iter().filter_map(|life| life.seen.as_ref());
-        super::judge_history(&rig.history().await, ends, report);
+        let ends: Vec<_> = lives.iter().filter_map(|life| life.seen.as_ref()).collect();
+        super::judge_history(&rig.history().await, &ends, report);
     }
     rig.inspect(report);
 }

@@ -41,8 +41,8 @@ pub(super) async fn run(mut asked: Asked, report: &mut Report) {
     over.store(true, Ordering::Relaxed);
     let lives = creating.await.expect("the creator");
     tell(&lives, &rig.book, report);
-    let ends = lives.iter().filter_map(|life| life.seen.as_ref());
-    super::judge_history(&rig.history().await, ends, report);
+    let ends: Vec<_> = lives.iter().filter_map(|life| life.seen.as_ref()).collect();
+    super::judge_history(&rig.history().await, &ends, report);
     rig.inspect(report);
 }
 

@@ -38,10 +38,13 @@ pub struct EncodedChunk<'a> {
 /// The index of a chunk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkIndex<'a> {
-    pub(super) tools: BTreeSet<Box<str>>,
-    pub(super) replicas: BTreeSet<Box<str>>,
+    #[serde(borrow)]
+    pub(super) tools: Vec<Word<'a>>,
+    #[serde(borrow)]
+    pub(super) replicas: Vec<Word<'a>>,
     /// Outcomes with their reasons and effects.
-    pub(super) ends: BTreeSet<[Box<str>; 3]>,
+    #[serde(borrow)]
+    pub(super) ends: Vec<[Word<'a>; 3]>,
     /// The marks of labels and of short hashes of callers, one after the other: there may be many, and each search reads them.
     #[serde(borrow)]
     callers: Cow<'a, str>,
@@ -49,6 +52,11 @@ pub struct ChunkIndex<'a> {
     #[serde(borrow)]
     ids: Cow<'a, str>,
 }
+
+/// A text that is not copied when it is read, because each search reads the indexes of many chunks.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Word<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 impl<'a> Chunk<'a> {
     /// Puts entries together.
@@ -91,24 +99,24 @@ impl<'a> Chunk<'a> {
         sums
     }
 
-    pub fn index(&self) -> ChunkIndex<'static> {
-        let mut index = ChunkIndex::default();
-        let mut callers: BTreeSet<&str> = BTreeSet::new();
-        for (group, _) in &self.groups {
-            index.tools.insert((*group.tool).into());
-            callers.extend([&*group.caller, &*group.label]);
-            index.replicas.insert((*group.replica).into());
-            let end = [&group.outcome, &group.reason, &group.effect];
-            index.ends.insert(end.map(|word| (**word).into()));
-        }
-        index.callers = callers.into_iter().map(mark).collect();
+    pub fn index(&self) -> ChunkIndex<'_> {
+        let groups = || self.groups.iter().map(|(group, _)| group);
+        let callers = groups().flat_map(|group| [&*group.caller, &*group.label]);
         let mut buffer = TaskId::text_buffer();
         let ids = self.rows().fold(String::new(), |mut ids, (_, (id, _))| {
             ids.extend(id.text(&mut buffer).chars().take(MARK));
             ids
         });
-        index.ids = ids.into();
-        index
+        ChunkIndex {
+            tools: once_each(groups().map(|group| Word(Cow::Borrowed(&*group.tool)))),
+            replicas: once_each(groups().map(|group| Word(Cow::Borrowed(&*group.replica)))),
+            ends: once_each(groups().map(|group| {
+                let end = [&group.outcome, &group.reason, &group.effect];
+                end.map(|word| Word(Cow::Borrowed(&**word)))
+            })),
+            callers: once_each(callers).into_iter().map(mark).collect(),
+            ids: ids.into(),
+        }
     }
 
     fn rows(&self) -> impl Iterator<Item = (&EndGroup<'a>, &Row)> {
@@ -162,6 +170,10 @@ impl<'a> ChunkIndex<'a> {
     }
 }
 
+fn once_each<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.collect::<BTreeSet<T>>().into_iter().collect()
+}
+
 fn has(marks: &str, wanted: &str) -> bool {
     let (marks, _) = marks.as_bytes().as_chunks::<MARK>();
     marks.iter().any(|mark| mark == wanted.as_bytes())
@@ -202,13 +214,10 @@ mod tests {
         let index = chunk.index().encode();
         let index = ChunkIndex::decode(&index).unwrap();
         assert_eq!(index, chunk.index());
-        let tools: Vec<&str> = index.tools.iter().map(|tool| &**tool).collect();
+        let tools: Vec<&str> = index.tools.iter().map(|tool| &*tool.0).collect();
         assert_eq!(tools, ["a", "b"]);
-        assert!(
-            index
-                .ends
-                .contains(&["cancelled".into(), "".into(), "".into()])
-        );
+        let end = ["cancelled", "", ""].map(|word| Word(word.into()));
+        assert_eq!(index.ends, [end]);
         for entry in &entries {
             assert!(index.may_have_id(&entry.id.to_string()));
             assert!(index.may_have_caller(&entry.group.caller));

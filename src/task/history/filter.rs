@@ -112,7 +112,7 @@ impl TaskFilter {
     /// Returns `true` if an entry of this chunk may pass.
     pub fn may_be_in(&self, index: &ChunkIndex<'_>, is_end_checked: bool) -> bool {
         let mut ends = index.ends.iter();
-        index.tools.iter().any(|tool| self.has_tool(tool))
+        index.tools.iter().any(|tool| self.has_tool(&tool.0))
             && self
                 .caller
                 .as_deref()
@@ -120,9 +120,11 @@ impl TaskFilter {
             && self
                 .replica
                 .as_deref()
-                .is_none_or(|replica| index.replicas.contains(replica))
+                .is_none_or(|wanted| index.replicas.iter().any(|replica| replica.0 == wanted))
             && (!is_end_checked
-                || ends.any(|[outcome, reason, effect]| self.end.passes(outcome, reason, effect)))
+                || ends.any(|[outcome, reason, effect]| {
+                    self.end.passes(&outcome.0, &reason.0, &effect.0)
+                }))
             && self.id.as_deref().is_none_or(|id| index.may_have_id(id))
     }
 

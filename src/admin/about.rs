@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-/// `settings`: those that the process runs on, without secrets. `readiness`: the answer to a readiness probe. `replicas`: the names
-/// of the replicas whose leases run, or `None` while the store has not shown them for long enough. `paused`: the pauses of tools, and the
-/// number of failures that nobody has acknowledged.
+/// `operator`: the one who asks. `settings`: those that the process runs on, without secrets. `readiness`: the answer to a
+/// readiness probe. `replicas`: the names of the replicas whose leases run, or `None` while the store has not shown them for
+/// long enough. `paused`: the pauses of tools, and the number of failures that nobody has acknowledged.
 pub(super) fn about(
-    settings: &Value,
+    (operator, settings): (Value, &Value),
     readiness: &Value,
     replica: &str,
     replicas: Option<&[String]>,
@@ -16,6 +16,7 @@ pub(super) fn about(
     let command = || upstream?.get("command")?.get(0);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "operator": operator,
         "replica": replica,
         "replicas": replicas,
         "namespace": settings.get("store").and_then(|store| store.get("namespace")),
@@ -36,7 +37,7 @@ mod tests {
         let settings =
             json!({"store": {"namespace": "orders"}, "upstream": {"url": "http://a/mcp"}});
         let of_address = about(
-            &settings,
+            (json!({"name": "ada", "role": "read"}), &settings),
             &ready,
             "web-0",
             Some(&["web-0".into(), "web-1".into()]),
@@ -47,8 +48,9 @@ mod tests {
         assert_eq!(of_address["replicas"], json!(["web-0", "web-1"]));
         assert_eq!(of_address["readiness"], ready);
         assert_eq!(of_address["unacknowledged"], 2);
+        assert_eq!(of_address["operator"]["name"], "ada");
         let program = json!({"store": {}, "upstream": {"command": ["npx", "-y", "x"]}});
-        let of_program = about(&program, &ready, "web-0", None, (&[], 0));
+        let of_program = about((Value::Null, &program), &ready, "web-0", None, (&[], 0));
         assert_eq!(of_program["upstream"], "npx");
         assert!(of_program["namespace"].is_null() && of_program["replicas"].is_null());
     }

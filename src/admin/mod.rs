@@ -5,6 +5,7 @@
 //! operators, who also see and change tasks there: off loopback it has a token.
 
 mod about;
+pub mod admit;
 mod board;
 mod body;
 pub mod degraded;

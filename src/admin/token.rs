@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
-/// A secret that a request must name: the token of a drain, or of the admin listener.
+/// A secret that a request must name: the token of a drain, or of an operator.
 pub struct Token(Box<[u8]>);
 
 impl Token {

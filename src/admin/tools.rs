@@ -66,8 +66,12 @@ impl OperatorTools {
         json!({ "paused": self.paused() })
     }
 
-    /// Pauses tools on every replica.
-    pub(super) async fn pause(&self, body: &[u8]) -> Result<Pause, TaskActionError> {
+    /// Pauses tools on every replica. `by`: the name of the operator.
+    pub(super) async fn pause(
+        &self,
+        body: &[u8],
+        by: Option<&str>,
+    ) -> Result<Pause, TaskActionError> {
         let runner = self.runner();
         let asked = PauseRequest::read(body).map_err(TaskActionError::Wrong)?;
         let now_ms = runner.ledger().now_ms();
@@ -76,6 +80,7 @@ impl OperatorTools {
             since_ms: now_ms,
             until_ms: now_ms.saturating_add(asked.seconds.saturating_mul(1000)),
             reason: asked.reason.into(),
+            by: by.unwrap_or_default().into(),
         };
         runner.pause_tools(&pause).await?;
         Ok(pause)
@@ -135,6 +140,7 @@ fn listed(pauses: &Pauses, now_ms: u64) -> Vec<Value> {
             "until": rfc3339(pause.until_ms),
             "seconds_left": pause.until_ms.saturating_sub(now_ms).div_ceil(1000),
             "reason": &*pause.reason,
+            "by": &*pause.by,
         })
     });
     listed.collect()
@@ -185,10 +191,12 @@ mod tests {
             since_ms: 0,
             until_ms: 90_500,
             reason: "".into(),
+            by: "ada".into(),
         };
         let pauses = Pauses::default().with(pause).unwrap();
         let list = listed(&pauses, 500);
         assert_eq!(list[0]["seconds_left"], 90);
         assert_eq!(list[0]["until"], "1970-01-01T00:01:30.500Z");
+        assert_eq!(list[0]["by"], "ada");
     }
 }

@@ -13,6 +13,7 @@ use super::diagnose::diagnose;
 use super::error::AppError;
 use super::reload::Reload;
 use super::{auth, seal_keys};
+use crate::admin::admit::{OperatorToken, Rights};
 use crate::admin::degraded::Degraded;
 use crate::admin::drain::Drain;
 use crate::admin::health::Health;
@@ -20,7 +21,7 @@ use crate::admin::operator::OperatorSettings;
 use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
 use crate::base::io_reason::io_reason;
-use crate::config::{Config, Secret};
+use crate::config::{AdminSettings, Config, OperatorRole, Secret};
 use crate::downstream::Proxy;
 use crate::runner::Runner;
 use crate::store::StoreHealth;
@@ -69,10 +70,9 @@ impl Admin {
         if let Some(address) = config.admin.listen {
             // Durations can be read at this listener only, and their measurement costs each request.
             operations::measure();
-            let token = config.admin.token.as_ref().map(token);
             let settings = OperatorSettings {
                 address,
-                token,
+                operators: operators(&config.admin),
                 show_payloads: config.admin.show_payloads,
                 reload: Arc::new(reload.clone()),
             };
@@ -202,6 +202,24 @@ async fn serve(listener: Option<Listener>, end: &CancellationToken) {
     if let Some(listener) = listener {
         listener.serve(end.clone()).await;
     }
+}
+
+fn operators(settings: &AdminSettings) -> Vec<OperatorToken> {
+    let nameless = settings.token.as_ref().map(|secret| OperatorToken {
+        token: token(secret),
+        rights: Rights {
+            name: None,
+            may_act: true,
+        },
+    });
+    let named = settings.operators.iter().map(|operator| OperatorToken {
+        token: token(&operator.token),
+        rights: Rights {
+            name: Some(Arc::clone(&operator.name)),
+            may_act: operator.role == OperatorRole::Act,
+        },
+    });
+    nameless.into_iter().chain(named).collect()
 }
 
 fn token(secret: &Secret) -> Token {

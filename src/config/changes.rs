@@ -90,7 +90,7 @@ impl Config {
             (
                 self.admin != next.admin,
                 "admin.",
-                "admin.token_file (its content)",
+                "admin (the content of a file)",
             ),
             (
                 self.telemetry.traces != next.telemetry.traces,
@@ -251,6 +251,14 @@ mod tests {
         let changes = one.changes(&other);
         assert_eq!(names(&changes), [("admin.token", false)]);
         assert_eq!(changes[0].after, "[secret]");
+        let named = |token: &str| {
+            let operator = format!("[[admin.operators]]\nname = \"ada\"\ntoken = {token:?}\n");
+            config(&format!("[admin]\nlisten = \"127.0.0.1:0\"\n{operator}"))
+        };
+        let (ada, renewed) = (named("0123456789abcdef"), named("fedcba9876543210"));
+        let changes = ada.changes(&renewed);
+        assert_eq!(names(&changes), [("admin.operators", false)]);
+        assert_eq!(changes[0].after[0]["token"], "[secret]");
         let kept = format!("{:?}", Arc::as_ref(&one.fingerprints));
         assert!(!kept.contains("0123456789abcdef"));
     }

@@ -23,6 +23,7 @@ use super::settings_upstream::{
     CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice, UpstreamSettings,
 };
 use super::source::Source;
+use super::tokens::{self, check_token};
 use super::{
     auth, companion, credentials, events, file, ignored, jobs, notify, public, rules, store,
     telemetry, unused, wrapped,
@@ -281,13 +282,13 @@ fn replica(file: file::Replica, host: &Host) -> Result<ReplicaSettings, Problem>
 const PROBES: &str = "0.0.0.0:8441";
 const OPERATORS: &str = "127.0.0.1:8442";
 
-fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Problem> {
+fn admin(file: file::Admin, clients: &ListenSettings) -> Result<AdminSettings, Problem> {
     let probes = admin_address("admin.probes", file.probes, PROBES)?;
-    let operators = admin_address("admin.listen", file.listen, OPERATORS)?;
+    let listen = admin_address("admin.listen", file.listen, OPERATORS)?;
     let ports = [
-        ("listen.address", Some(listen.address), ""),
+        ("listen.address", Some(clients.address), ""),
         ("admin.probes", probes, PROBES),
-        ("admin.listen", operators, OPERATORS),
+        ("admin.listen", listen, OPERATORS),
     ];
     for (at, (setting, address, example)) in ports.iter().enumerate().skip(1) {
         let same = |other: &&(&str, Option<SocketAddr>, &str)| {
@@ -305,18 +306,20 @@ fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Pr
     if let Some(token) = &token {
         check_token("admin.token", token.expose())?;
     }
-    if operators.is_some_and(|address| !address.ip().is_loopback()) && token.is_none() {
-        let text = "is not a loopback address, so that other machines could read what is for operators; \
-                    set admin.token, too, or write \"127.0.0.1:8442\"";
-        return Err(Problem::new("admin.listen", text));
-    }
-    Ok(AdminSettings {
+    let settings = AdminSettings {
         probes,
-        listen: operators,
+        listen,
+        operators: tokens::operators(file.operators, token.as_ref())?,
         token,
         show_payloads: file.show_payloads,
         ready_needs_store: file.ready_needs_store,
-    })
+    };
+    if listen.is_some_and(|address| !address.ip().is_loopback()) && !settings.asks() {
+        let text = "is not a loopback address, so that other machines could read what is for operators; \
+                    set admin.token or [[admin.operators]], too, or write \"127.0.0.1:8442\"";
+        return Err(Problem::new("admin.listen", text));
+    }
+    Ok(settings)
 }
 
 /// The most entries of the history. Each page costs a few bytes for each of them.
@@ -349,22 +352,6 @@ fn admin_address(
         Problem::new(setting, text)
     };
     address(&text).map(Some).ok_or_else(wrong)
-}
-
-/// Refuses a token that is easily guessed. The text of the token is not quoted, because it is a secret.
-fn check_token(setting: &'static str, token: &str) -> Result<(), Problem> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
-    if token.len() < TOKEN_MIN || token.len() > TOKEN_MAX || !token.chars().all(plain) {
-        let text = "cannot be part of a path or is easily guessed; write 16 to 256 letters, digits, \
-                    \"-\", \"_\", \".\" and \"~\"";
-        return Err(Problem::new(setting, text));
-    }
-    if PUBLISHED.iter().any(|known| token.starts_with(known)) {
-        let text = "is one of our examples, which everybody knows; write your own, such as \
-                    `openssl rand -hex 16` makes";
-        return Err(Problem::new(setting, text));
-    }
-    Ok(())
 }
 
 fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Problem> {
@@ -408,10 +395,3 @@ words!(LogFormat: "text" => Self::Text; or "json" => Self::Json);
 
 /// The shortest lease: three heartbeats, which come every second.
 const LEASE_MIN: Duration = Duration::from_secs(3);
-
-/// The shortest token: 16 random letters and digits cannot be guessed over a network.
-const TOKEN_MIN: usize = 16;
-const TOKEN_MAX: usize = 256;
-
-/// The beginnings of the tokens in raincheck's documentation and manifests.
-const PUBLISHED: [&str; 2] = ["a-long-random-text", "change-me"];

@@ -32,10 +32,10 @@ pub(super) fn events(
                     auth.tokens_file, auth.client_roots or [[auth.jwt]], or take it out";
         return Err(Problem::new("events.webhooks", text));
     }
-    let reaches_operators = admin.listen.is_some() && admin.token.is_none();
+    let reaches_operators = admin.listen.is_some() && !admin.asks();
     if webhooks == Some(CallbackReach::Anywhere) && written.enabled && reaches_operators {
         let text = "\"anywhere\", so that clients may have messages sent to this machine, where admin.listen does what \
-                    anybody asks: set admin.token, too, or write \"public\"";
+                    anybody asks: set admin.token or [[admin.operators]], too, or write \"public\"";
         return Err(Problem::new("events.webhooks", text));
     }
     Ok(written.enabled.then_some(EventSettings { webhooks }))

@@ -15,6 +15,7 @@ use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
 use super::scalar::{OrAuto, SecretText, Size, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
+use super::settings::OperatorRole;
 use super::settings_events::WrittenWebhooks;
 use super::settings_upstream::{
     CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice,
@@ -335,10 +336,25 @@ pub(super) struct Admin {
     pub(super) token: Option<Secret>,
     #[serde(deserialize_with = "optional")]
     pub(super) token_file: Option<String>,
+    pub(super) operators: Vec<Operator>,
     #[serde(deserialize_with = "scalar")]
     pub(super) show_payloads: bool,
     #[serde(deserialize_with = "scalar")]
     pub(super) ready_needs_store: bool,
+}
+
+/// An operator with a name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Operator {
+    #[serde(deserialize_with = "optional")]
+    pub(super) name: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token_file: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) role: OperatorRole,
 }
 
 #[derive(Debug, Deserialize)]

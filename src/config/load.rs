@@ -124,19 +124,44 @@ pub fn admin_access(
     file: Option<&Path>,
     environment: &[(String, String)],
 ) -> Result<AdminAccess, ConfigError> {
-    let flags = Flags {
-        config: file.map(Path::to_owned),
-        ..Flags::default()
-    };
-    // The file of rules plays no part here, and need not be readable for an operator.
-    let figment = merged(layers(&flags, environment)?);
+    let figment = own_settings(file, environment)?;
     let mut file = read(&figment)?;
+    // An operator's own token is in the environment. The settings beside it may name the file of another one.
+    let is_set = |name: &str| environment.iter().any(|(known, _)| known == name);
+    if is_set("RAINCHECK_ADMIN__TOKEN") && !is_set("RAINCHECK_ADMIN__TOKEN_FILE") {
+        file.admin.token_file = None;
+    } else if is_set("RAINCHECK_ADMIN__TOKEN_FILE") && !is_set("RAINCHECK_ADMIN__TOKEN") {
+        file.admin.token = None;
+    }
     secret_files::admin_token(&mut file).map_err(|problem| problem.located(&figment))?;
     Ok(AdminAccess {
         listen: file.admin.listen,
         probes: file.admin.probes,
         token: file.admin.token,
     })
+}
+
+/// Returns the token of a named operator whose token the settings have: for a request that changes nothing, because it is not
+/// this operator who asks.
+pub fn named_token(
+    file: Option<&Path>,
+    environment: &[(String, String)],
+) -> Result<Option<Secret>, ConfigError> {
+    let mut file = read(&own_settings(file, environment)?)?;
+    Ok(secret_files::named_token(&mut file))
+}
+
+/// The settings for somebody who asks a running raincheck: without the file of rules, which plays no part there and need not
+/// be readable.
+fn own_settings(
+    file: Option<&Path>,
+    environment: &[(String, String)],
+) -> Result<Figment, ConfigError> {
+    let flags = Flags {
+        config: file.map(Path::to_owned),
+        ..Flags::default()
+    };
+    Ok(merged(layers(&flags, environment)?))
 }
 
 /// Returns the URL at which clients reach a raincheck with these settings. `reachable` returns its address as it is
@@ -146,13 +171,7 @@ pub fn public_address(
     environment: &[(String, String)],
     reachable: impl FnOnce(&str) -> String,
 ) -> Result<String, ConfigError> {
-    let flags = Flags {
-        config: file.map(Path::to_owned),
-        ..Flags::default()
-    };
-    // The file of rules plays no part here, and need not be readable for the person who calls.
-    let figment = merged(layers(&flags, environment)?);
-    let file = read(&figment)?;
+    let file = read(&own_settings(file, environment)?)?;
     let listen = file.listen;
     let scheme = if listen.tls.certificate.is_some() {
         "https"

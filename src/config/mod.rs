@@ -53,6 +53,7 @@ mod show;
 mod source;
 mod store;
 mod telemetry;
+mod tokens;
 mod traces;
 mod unix;
 mod unused;
@@ -70,8 +71,8 @@ pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CompanionSettings, CompanionUse, Config, DrainSettings,
-    HistorySettings, JwtSettings, LimitSettings, ListenSettings, NotifySettings, Quota,
-    ReplicaSettings, TelemetrySettings, TraceSettings,
+    HistorySettings, JwtSettings, LimitSettings, ListenSettings, NamedOperator, NotifySettings,
+    OperatorRole, Quota, ReplicaSettings, TelemetrySettings, TraceSettings,
 };
 pub use settings_events::EventSettings;
 pub use settings_store::{Location, Seal, StoreSettings, WaitSettings};

@@ -151,6 +151,9 @@ fn in_list(path: &[String]) -> Option<(&'static str, &[String])> {
         [jobs, rest @ ..] if jobs == "jobs" => Some(("jobs", rest)),
         [notify, rest @ ..] if notify == "notify" => Some(("notify", rest)),
         [auth, jwt, rest @ ..] if auth == "auth" && jwt == "jwt" => Some(("auth.jwt", rest)),
+        [admin, operators, rest @ ..] if admin == "admin" && operators == "operators" => {
+            Some(("admin.operators", rest))
+        }
         _ => None,
     }
 }

@@ -26,6 +26,10 @@ pub(super) fn read(file: &mut File) -> Result<(), Problem> {
         key_file,
     )?;
     admin_token(file)?;
+    for (place, operator) in file.admin.operators.iter_mut().enumerate() {
+        let path = operator.token_file.as_deref();
+        one(&operator_key(place), &mut operator.token, path)?;
+    }
     let token_file = file.drain.token_file.as_deref();
     one("drain.token", &mut file.drain.token, token_file)?;
     for (place, receiver) in file.notify.iter_mut().enumerate() {
@@ -65,6 +69,21 @@ pub(super) fn read(file: &mut File) -> Result<(), Problem> {
 pub(super) fn admin_token(file: &mut File) -> Result<(), Problem> {
     let admin = &mut file.admin;
     one("admin.token", &mut admin.token, admin.token_file.as_deref())
+}
+
+/// Reads the token of the first named operator whose token is there.
+pub(super) fn named_token(file: &mut File) -> Option<Secret> {
+    let mut operators = file.admin.operators.iter_mut().enumerate();
+    operators.find_map(|(place, operator)| {
+        // Not everybody can read the files of all operators.
+        let path = operator.token_file.as_deref();
+        one(&operator_key(place), &mut operator.token, path).ok()?;
+        operator.token.take()
+    })
+}
+
+fn operator_key(place: usize) -> String {
+    format!("admin.operators.{place}.token")
 }
 
 fn one(key: &str, value: &mut Option<Secret>, path: Option<&str>) -> Result<(), Problem> {

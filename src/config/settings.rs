@@ -190,12 +190,37 @@ pub struct AdminSettings {
     pub probes: Option<SocketAddr>,
     /// Where operators are answered, if at all. Off loopback there is a token.
     pub listen: Option<SocketAddr>,
-    /// The token that a request of an operator must contain.
+    /// The token of an operator without a name, who may do everything.
     pub token: Option<Secret>,
+    pub operators: Vec<NamedOperator>,
     /// `true` if operators see arguments and results of tasks.
     pub show_payloads: bool,
     /// `true` if the process is not ready while the store is away, even after the store was reached once.
     pub ready_needs_store: bool,
+}
+
+impl AdminSettings {
+    /// Returns `true` if a request of an operator must contain a token.
+    pub fn asks(&self) -> bool {
+        self.token.is_some() || !self.operators.is_empty()
+    }
+}
+
+/// An operator with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedOperator {
+    pub name: Arc<str>,
+    pub token: Secret,
+    pub role: OperatorRole,
+}
+
+/// The rights of an operator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OperatorRole {
+    /// Sees everything and changes nothing.
+    Read,
+    #[default]
+    Act,
 }
 
 /// How much is kept of tasks that have ended.

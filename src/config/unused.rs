@@ -27,6 +27,11 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
                 "nobody listens for it without admin.listen",
             ),
             (
+                "admin.operators",
+                !file.admin.operators.is_empty() && file.admin.listen.is_none(),
+                "nobody listens for them without admin.listen",
+            ),
+            (
                 "history",
                 file.history != History::default() && file.admin.listen.is_none(),
                 "nobody reads it without admin.listen, so nothing is kept",

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use super::watch::Stopper;
 use crate::base::lock::Mutex;
 use crate::base::prehashed::PrehashedMap;
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::{Caller, TaskId};
 
 /// The registry of the carried tasks.
@@ -17,6 +18,8 @@ pub(super) struct CarriedTasks {
 struct CarriedEntry {
     caller: Caller,
     stop: Stopper,
+    /// Set once the call is stopped.
+    stopped_by: Option<CancelledBy>,
 }
 
 /// A task in the registry. Dropping it ends the entry.
@@ -40,6 +43,7 @@ impl CarriedTasks {
         let entry = CarriedEntry {
             caller,
             stop: stop.clone(),
+            stopped_by: None,
         };
         // Two updates of one task may each be about to carry its next leg.
         let mut entries = self.entries();
@@ -60,12 +64,21 @@ impl CarriedTasks {
     }
 
     /// Stops the call if this replica carries it and it belongs to this caller.
-    pub(super) fn stop(&self, id: TaskId, caller: &Caller) {
-        for entry in self.entries().get(&id).into_iter().flatten() {
+    pub(super) fn stop(&self, id: TaskId, caller: &Caller, by: &CancelledBy) {
+        for entry in self.entries().get_mut(&id).into_iter().flatten() {
             if entry.caller == *caller {
+                entry.stopped_by = Some(by.clone());
                 entry.stop.stop();
             }
         }
+    }
+
+    /// Returns the party that stopped a call.
+    pub(super) fn stopped_by(&self, id: TaskId) -> CancelledBy {
+        let entries = self.entries();
+        let mut of_task = entries.get(&id).into_iter().flatten();
+        let by = of_task.find_map(|entry| entry.stopped_by.clone());
+        by.unwrap_or(CancelledBy::Client)
     }
 
     fn entries(&self) -> MutexGuard<'_, PrehashedMap<TaskId, Vec<CarriedEntry>>> {
@@ -103,10 +116,12 @@ mod tests {
             (watch, entry)
         };
         let (watch, first): (Watch, CarriedTask) = enter();
-        carried.stop(id, &Caller::from_bytes([2; 16]));
+        let by = CancelledBy::Operator(None);
+        carried.stop(id, &Caller::from_bytes([2; 16]), &by);
         assert!(!watch.is_stopped());
-        carried.stop(id, &caller);
+        carried.stop(id, &caller, &by);
         assert!(watch.is_stopped());
+        assert_eq!(carried.stopped_by(id), by);
 
         let (_second_watch, second) = enter();
         drop(first);

@@ -102,11 +102,13 @@ impl Runner {
         }
     }
 
-    /// Writes that the client cancelled, as soon as the store can be asked.
+    /// Writes that the call is cancelled, as soon as the store can be asked.
     pub(super) async fn finish_cancelled(&self, loaded: &Loaded) {
         let mut attempts = self.attempts(&loaded.task);
+        let by = self.carried.stopped_by(loaded.task.id);
         loop {
-            let event = TaskEvent::Cancel { reason: None };
+            let by = by.clone();
+            let event = TaskEvent::Cancel { by };
             match self.ledger.apply(loaded, event).await {
                 Ok((cancelled, _)) => return self.note_told(&cancelled).await,
                 Err(ApplyError::Rejected(..) | ApplyError::Gone) => return,

@@ -7,8 +7,9 @@ use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::{ApplyError, Loaded};
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::TaskId;
-use crate::task::machine::{CancelReason, TaskEvent};
+use crate::task::machine::TaskEvent;
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::state::Task;
 
@@ -88,7 +89,7 @@ impl Runner {
         loaded: &Loaded,
     ) -> Result<Option<Loaded>, StoreError> {
         let event = TaskEvent::Cancel {
-            reason: Some(CancelReason::Disconnect),
+            by: CancelledBy::Departure,
         };
         match self.ledger.apply(loaded, event).await {
             Ok((cancelled, _)) => Ok(Some(cancelled)),

@@ -30,6 +30,7 @@ use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
 use crate::store::subscriptions::SubscriptionStore;
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::notify_rules::NotifyRules;
 use crate::task::policy::Rules;
@@ -251,10 +252,10 @@ impl Runner {
         &self.halt
     }
 
-    /// Stops the call if this replica carries it and it belongs to this caller: for a client that cancels
+    /// Stops the call if this replica carries it and it belongs to this caller: for a cancel
     /// while the store is away. The carrier commits the cancellation when the store is back.
-    pub fn stop(&self, id: TaskId, caller: &Caller) {
-        self.carried.stop(id, caller);
+    pub fn stop(&self, id: TaskId, caller: &Caller, by: &CancelledBy) {
+        self.carried.stop(id, caller, by);
     }
 
     /// Remembers a create that the store may have taken although its caller was refused.

@@ -125,6 +125,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::cancelled_by::CancelledBy;
     use crate::task::machine::tests::{NOW, task};
     use crate::task::machine::{self, TaskEvent};
     use crate::task::notices::NoticeState;
@@ -137,7 +138,13 @@ mod tests {
         let notices = Notices::new(receiver, NoticeState::ALL.to_vec(), 60_000);
         let mut open = task(Leg::Sent(1), true);
         open.notices = vec![notices];
-        let ended = machine::step(&open, TaskEvent::Cancel { reason: None }, NOW);
+        let ended = machine::step(
+            &open,
+            TaskEvent::Cancel {
+                by: CancelledBy::Client,
+            },
+            NOW,
+        );
         let ended = ended.unwrap().task;
         for _ in 0..SWEPT_MAX {
             assert_eq!(outbox.room(receiver), Room::Free);

@@ -1,6 +1,7 @@
 //! The rules of tasks: what a task is, what may happen to it, and what clients see of it. The module is pure:
 //! nothing in it awaits.
 
+pub mod cancelled_by;
 pub mod change;
 pub mod clients;
 pub mod clocks;

@@ -28,6 +28,9 @@ pub struct Pause {
     pub until_ms: u64,
     /// The operator's reason, for clients and operators. Empty: none was given.
     pub reason: Box<str>,
+    /// The name of the operator, for operators only. Empty: the operator has none. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub by: Box<str>,
 }
 
 impl Pause {
@@ -126,6 +129,7 @@ mod tests {
             since_ms: 1,
             until_ms,
             reason: "upgrade".into(),
+            by: "".into(),
         }
     }
 
@@ -168,7 +172,11 @@ mod tests {
 
     #[test]
     fn replicas_read_what_one_wrote_and_nothing_else() {
-        let all = pauses(&[pause("a\"[", 20), pause("b", 30)]);
+        let by_ada = Pause {
+            by: "ada".into(),
+            ..pause("b", 30)
+        };
+        let all = pauses(&[pause("a\"[", 20), by_ada]);
         assert_eq!(Pauses::decode(&all.encode()), Some(all));
         assert_eq!(Pauses::decode(b"{}"), None);
         assert_eq!(Pauses::decode(&[]), None);
@@ -177,6 +185,7 @@ mod tests {
     #[test]
     fn a_refused_call_is_told_until_when_and_why() {
         let mut told = pause("x", 1_764_599_400_000);
+        told.by = "somebody".into();
         let message = told.failure().message();
         assert_eq!(
             message,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::cancelled_by::CancelledBy;
 use super::digest::Digest;
 use super::id::{Caller, Fence, Incarnation, TaskId};
 use super::input_rule::OnInputTimeout;
@@ -127,6 +128,13 @@ pub struct Task {
     pub messages: Vec<TaskMessage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+    /// Set once the task is cancelled. Replicas of an earlier version drop it.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "CancelledBy::known"
+    )]
+    pub cancelled_by: Option<CancelledBy>,
     /// `true` if the task has ended and the server must still be notified that no client waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_tell: bool,

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
@@ -19,6 +19,7 @@ const LIMIT = { timeout: 60_000 };
 const SOON = { timeout: 15_000 };
 const CROWD = 10_000;
 const TOKEN = "a-token-that-nobody-guesses";
+const READER = "a-token-that-may-only-read";
 const SECRET = "arguments-are-secret";
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync"];
@@ -27,11 +28,13 @@ const AXE = await readFile(new URL("node_modules/axe-core/axe.min.js", import.me
 const PHONE = { width: 390, height: 844 };
 
 /** A raincheck with an admin listener: where clients and where operators ask. */
-async function raincheck(inner, name, started, environment = {}, store = undefined) {
+async function raincheck(inner, name, started, environment = {}, store = undefined, more = "") {
   const dir = `${SCRATCH}/${name}`;
   await mkdir(dir);
   const port = await freePort();
-  const mcp = await front(inner, new URL("board.toml", import.meta.url).pathname, dir, started,
+  const settings = `${dir}/board.toml`;
+  await writeFile(settings, `${await readFile(new URL("board.toml", import.meta.url), "utf8")}\n${more}`);
+  const mcp = await front(inner, settings, dir, started,
     { RAINCHECK_ADMIN__LISTEN: `127.0.0.1:${port}`, ...environment }, undefined, store);
   return { mcp, admin: `http://127.0.0.1:${port}`, log: `${dir}/raincheck.log` };
 }
@@ -69,6 +72,8 @@ describe("board", () => {
     const inner = await serve("legacy", `${SCRATCH}/legacy`, started);
     ours = { inner, plain: await raincheck(inner, "plain", started) };
     ours.guarded = await raincheck(inner, "guarded", started, { RAINCHECK_ADMIN__TOKEN: TOKEN, RAINCHECK_ADMIN__SHOW_PAYLOADS: "true" });
+    const operator = (name, token, role) => `[[admin.operators]]\nname = "${name}"\ntoken = "${token}"\nrole = "${role}"\n`;
+    ours.named = await raincheck(inner, "named", started, {}, undefined, operator("ada", TOKEN, "act") + operator("rita", READER, "read"));
     browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
   }, LIMIT);
 
@@ -397,6 +402,28 @@ describe("board", () => {
     await page.getByRole("button", { name: "Forget the token" }).click();
     await page.getByLabel("Token", { exact: true }).waitFor();
     assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+    await close(page, /401/);
+  });
+
+  test("who may read is offered nothing that acts, and who acts is named", LIMIT, async () => {
+    const { named } = ours;
+    const id = await task(named.mcp, "confirm_delete", { filename: "r.txt" });
+    const buttons = (page) => ["Pause tools…", "Cancel the task", "Answer", "Decline"].map((name) => page.getByRole("button", { name, exact: true }).first());
+    const reader = await open(`${named.admin}/#task=${id}`);
+    await enter(reader, READER);
+    await reader.locator("#which", { hasText: /^rita, who may only read · / }).waitFor();
+    await reader.locator("#task form.question").waitFor();
+    for (const button of buttons(reader)) assert.equal(await button.isVisible(), false, `${button}`);
+    await shot(reader, "reader");
+    await close(reader, /401/);
+    const page = await open(`${named.admin}/#task=${id}`);
+    await enter(page, TOKEN);
+    await page.locator("#which", { hasText: /^ada · / }).waitFor();
+    await page.locator("#task form.question").waitFor();
+    for (const button of buttons(page)) await button.waitFor();
+    await page.locator("#task").getByRole("button", { name: "Cancel the task" }).click();
+    await page.locator("dialog").getByRole("button", { name: "Cancel the task" }).click();
+    await page.locator("#task .timeline", { hasText: "cancelled by the operator ada" }).waitFor();
     await close(page, /401/);
   });
 

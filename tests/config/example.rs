@@ -39,6 +39,7 @@ fn whole_example(of_another: &[&str]) -> Config {
             };
             let is_setting = setting.starts_with("[[tools]]")
                 || setting.starts_with("[[auth.jwt]]")
+                || setting.starts_with("[[admin.operators]]")
                 || setting.starts_with("[[jobs]]")
                 || setting.starts_with("[[notify]]")
                 || setting
@@ -55,6 +56,7 @@ fn whole_example(of_another: &[&str]) -> Config {
     // The secrets that the example shows are refused, because everyone can read them.
     let example = example
         .replace("\"a-long-random-text\"", "\"correct-horse-battery\"")
+        .replace("a-long-random-text-of-ada", "battery-horse-correct")
         .replace("whsec_MfKQ", "whsec_AAAA")
         .replace("whsec_C2FV", "whsec_BBBB")
         .replace("0123456789abcdef", "1f2e3d4c5b6a7988")
@@ -82,6 +84,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     assert!(config.listen.tls.is_some());
     assert!(config.auth.tokens_file.is_some() && config.auth.jwt.len() == 1);
     assert!(config.auth.client_roots.is_some());
+    assert_eq!(&*config.admin.operators[0].name, "ada");
     assert_eq!(config.notify[0].secrets.len(), 2);
     assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
@@ -114,6 +117,7 @@ fn the_example_file_names_every_setting() {
         "admin",
         "auth",
         "[auth.jwt]",
+        "[admin.operators]",
         "[jobs]",
         "[notify]",
         "limits",
@@ -124,7 +128,7 @@ fn the_example_file_names_every_setting() {
         let (_, accepted) = refusal.rsplit_once("]: ").unwrap();
         for key in accepted
             .split(", ")
-            .filter(|key| !["tls", "headers", "jwt", "traces"].contains(key))
+            .filter(|key| !["tls", "headers", "jwt", "operators", "traces"].contains(key))
         {
             assert!(example.contains(&format!("{key} = ")), "{section}.{key}");
         }

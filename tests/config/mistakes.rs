@@ -247,12 +247,71 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[admin]\nlisten = '0.0.0.0:8442'",
         "config.toml: admin.listen: is not a loopback address, so that other machines could read what is \
-             for operators; set admin.token, too, or write \"127.0.0.1:8442\"",
+             for operators; set admin.token or [[admin.operators]], too, or write \"127.0.0.1:8442\"",
     ),
     (
         "[admin]\nlisten = '0.0.0.0:8442'\ntoken = 'short'",
         "config.toml: admin.token: cannot be part of a path or is easily guessed; write 16 to 256 \
              letters, digits, \"-\", \"_\", \".\" and \"~\"",
+    ),
+    (
+        "[[admin.operators]]\ntoken = '0f2c9a4e7b6d1835'",
+        "config.toml: [[admin.operators]] #1: name: not set; write who it is, such as \"ada\"",
+    ),
+    (
+        "[[admin.operators]]\nname = \"ada\\u001b\"\ntoken = '0f2c9a4e7b6d1835'",
+        "config.toml: [[admin.operators]] #1: name: is not one line of at most 64 characters that can be seen, with \
+             single spaces",
+    ),
+    (
+        "[[admin.operators]]\nname = '0123456789012345678901234567890123456789012345678901234567890123x'\n\
+         token = '0f2c9a4e7b6d1835'",
+        "config.toml: [[admin.operators]] #1: name: is not one line of at most 64 characters that can be seen, with \
+             single spaces",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'",
+        "config.toml: [[admin.operators]] #1: token: not set; write a random text, such as `openssl rand -hex 16` \
+             makes, or set token_file",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = ''",
+        "config.toml: [[admin.operators]] #1: token: cannot be part of a path or is easily guessed; write 16 to 256 \
+             letters, digits, \"-\", \"_\", \".\" and \"~\"",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = 'a-long-random-text-of-ada'",
+        "config.toml: [[admin.operators]] #1: token: is one of our examples, which everybody knows; write your own, \
+             such as `openssl rand -hex 16` makes",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'\ntoken_file = '/run/secrets/ada'",
+        "config.toml: [[admin.operators]] #1: token_file: and admin.operators.0.token are both set; take one of them out",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'\nrole = 'write'",
+        "config.toml: [[admin.operators]] #1: role: \"write\" is not one of \"read\", \"act\"",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'\nrights = 'read'",
+        "config.toml: [[admin.operators]] #1: rights: unknown key; accepted in [[admin.operators]]: name, token, \
+             token_file, role",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'\n\
+         [[admin.operators]]\nname = 'ada'\ntoken = '5381d6b7e4a9c2f0'",
+        "config.toml: [[admin.operators]] #2: name: is the name of another [[admin.operators]]; write each operator once",
+    ),
+    (
+        "[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'\n\
+         [[admin.operators]]\nname = 'bob'\ntoken = '0f2c9a4e7b6d1835'",
+        "config.toml: [[admin.operators]] #2: token: is the token of another operator, or admin.token; write one that nobody \
+             else has",
+    ),
+    (
+        "[admin]\ntoken = '0f2c9a4e7b6d1835'\n[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'",
+        "config.toml: [[admin.operators]] #1: token: is the token of another operator, or admin.token; write one that nobody \
+             else has",
     ),
     (
         "[drain]\ntoken = 'correct-horse-battery'",

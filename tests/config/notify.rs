@@ -177,6 +177,9 @@ fn only_clients_that_prove_who_they_are_may_subscribe_webhooks() {
         "{open}"
     );
     from_file(&format!("{listens}token = '0f2c9a4e7b6d1835'\n"));
+    from_file(&format!(
+        "{listens}[[admin.operators]]\nname = 'ada'\ntoken = '0f2c9a4e7b6d1835'\n"
+    ));
     from_file(&format!("{anywhere}[admin]\nprobes = '127.0.0.1:8441'\n"));
     let word = refusal("[events]\nenabled = true\nwebhooks = 'all'\n");
     assert!(word.contains("\"anywhere\""), "{word}");

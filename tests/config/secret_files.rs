@@ -1,5 +1,7 @@
 //! Secrets in files of their own.
 
+use raincheck::config::OperatorRole;
+
 use super::*;
 
 #[test]
@@ -135,4 +137,64 @@ fn an_operator_reads_the_operators_token_only() {
     ));
     let access = raincheck::config::load::admin_access(Some(&file.0), &[]).unwrap();
     assert_eq!(access.token.unwrap().expose(), "correct-horse-battery");
+}
+
+/// Somebody who asks has a token in the environment, whatever the settings name.
+#[test]
+fn an_operators_own_token_counts_before_that_of_the_settings() {
+    let secrets = TempDir::new();
+    let file = File::new("[admin]\nlisten = '127.0.0.1:8442'\ntoken_file = '/nonexistent'");
+    let own = secrets.file("own", "battery-horse-correct");
+    let token = |name: &str, value: &str| {
+        let variable = (name.to_owned(), value.to_owned());
+        let access = raincheck::config::load::admin_access(Some(&file.0), &[variable]);
+        access.unwrap().token.unwrap().expose().to_owned()
+    };
+    assert_eq!(
+        token("RAINCHECK_ADMIN__TOKEN", "battery-horse-correct"),
+        "battery-horse-correct"
+    );
+    let path = own.to_str().unwrap();
+    assert_eq!(
+        token("RAINCHECK_ADMIN__TOKEN_FILE", path),
+        "battery-horse-correct"
+    );
+}
+
+#[test]
+fn each_operator_has_a_token_of_its_own_and_no_answer_shows_one() {
+    let secrets = TempDir::new();
+    let token = secrets.file("ada", "correct-horse-battery\n");
+    let text = format!(
+        "[admin]\nlisten = '0.0.0.0:8442'\n[[admin.operators]]\nname = 'cleo'\ntoken_file = '/nonexistent'\n\
+         [[admin.operators]]\nname = 'ada'\ntoken_file = {token:?}\nrole = 'read'\n\
+         [[admin.operators]]\nname = 'bob'\ntoken = 'battery-horse-correct'\n"
+    );
+    let refused = File::new(&text).load(&upstream(), &[]).unwrap_err();
+    assert!(
+        refused.starts_with(
+            "config.toml: [[admin.operators]] #1: token_file: /nonexistent cannot be read"
+        ),
+        "{refused}"
+    );
+    let named = raincheck::config::load::named_token(Some(&File::new(&text).0), &[]);
+    assert_eq!(named.unwrap().unwrap().expose(), "correct-horse-battery");
+    let cleo = "[[admin.operators]]\nname = 'cleo'\ntoken_file = '/nonexistent'\n";
+    let text = text.replace(cleo, "");
+    let config = File::new(&text).load(&upstream(), &[]).unwrap();
+    assert_eq!(config.admin.token, None);
+    let [ada, bob] = config.admin.operators.as_slice() else {
+        panic!("{:?}", config.admin);
+    };
+    assert_eq!((&*ada.name, &*bob.name), ("ada", "bob"));
+    assert_eq!(ada.token.expose(), "correct-horse-battery");
+    assert_eq!(
+        (ada.role, bob.role),
+        (OperatorRole::Read, OperatorRole::Act)
+    );
+    let shown = config.shown.to_string();
+    assert!(shown.contains("\"ada\""), "{shown}");
+    for secret in ["battery", "horse"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
 }

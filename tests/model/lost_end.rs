@@ -8,6 +8,7 @@ use raincheck::store::Store;
 use raincheck::store::ledger::{ApplyError, Ledger, Loaded};
 use raincheck::store::memory::Memory;
 use raincheck::store::patience::StorePatience;
+use raincheck::task::cancelled_by::CancelledBy;
 use raincheck::task::machine::{Rejected, TaskEvent};
 use raincheck::task::state::Task;
 use raincheck::telemetry::metrics::METRICS;
@@ -45,7 +46,14 @@ fn reported(tool: &str) -> u64 {
 }
 
 async fn cancel(ledger: &Ledger, task: &Loaded) -> Result<Loaded, ApplyError> {
-    let cancelled = ledger.apply(task, TaskEvent::Cancel { reason: None }).await;
+    let cancelled = ledger
+        .apply(
+            task,
+            TaskEvent::Cancel {
+                by: CancelledBy::Client,
+            },
+        )
+        .await;
     cancelled.map(|(loaded, _)| loaded)
 }
 

@@ -10,6 +10,7 @@ use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::store::Store;
 use raincheck::store::ledger::{ApplyError, Ledger, Loaded};
 use raincheck::store::patience::StorePatience;
+use raincheck::task::cancelled_by::CancelledBy;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 use raincheck::task::input_rule::{AnsweredBy, OnInputTimeout};
 use raincheck::task::last_news::LastNews;
@@ -26,6 +27,8 @@ use crate::reference::{self, End, LIFE, Model, Op, REPLICAS, Transition};
 
 /// Above what a record holds itself.
 const LARGE: usize = 20_000;
+
+const CLIENT: CancelledBy = CancelledBy::Client;
 
 /// One history on one store.
 pub(crate) struct Subject {
@@ -176,7 +179,7 @@ impl Subject {
             }),
             Op::Finish { large } => ended(Outcome::Completed(self.payload(now, *large).await)),
             Op::Fail => ended(Outcome::Failed(raw(r#"{"code":1,"message":"no"}"#))),
-            Op::Cancel => TaskEvent::Cancel { reason: None },
+            Op::Cancel => TaskEvent::Cancel { by: CLIENT },
             Op::Tick => TaskEvent::Tick,
             Op::Announce => TaskEvent::Announced,
             Op::Resumable => owner(resumable()),
@@ -428,6 +431,7 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         progress: None,
         messages: Vec::new(),
         outcome: None,
+        cancelled_by: None,
         must_tell: false,
         log: None,
         ticket: None,

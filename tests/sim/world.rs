@@ -12,6 +12,7 @@ use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use raincheck::store::Stored;
 use raincheck::store::record::decode;
 use raincheck::store::sealed::Clear;
+use raincheck::task::cancelled_by::CancelledBy;
 use raincheck::task::id::{Fence, TaskId};
 use raincheck::task::input_rule::AnsweredBy;
 use raincheck::task::machine::TaskEvent;
@@ -257,7 +258,12 @@ impl World {
                 return;
             }
             if cancels {
-                let cancelled = ledger.apply(&loaded, TaskEvent::Cancel { reason: None });
+                let cancelled = ledger.apply(
+                    &loaded,
+                    TaskEvent::Cancel {
+                        by: CancelledBy::Client,
+                    },
+                );
                 let _ = cancelled.await;
                 continue;
             }

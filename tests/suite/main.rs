@@ -134,6 +134,7 @@ mod operators;
 mod operators_board;
 mod operators_callers;
 mod operators_log;
+mod operators_named;
 mod operators_tasks;
 mod pass;
 mod pauses;

@@ -53,13 +53,19 @@ impl From<RerunError> for TaskActionError {
 }
 
 impl OperatorTasks {
-    /// Notes that somebody has looked at a failure. `body`: an object, which may have a note and a name.
+    /// Notes that somebody has looked at a failure. `body`: an object, which may have a note and a name. `operator`: the name of
+    /// the operator's token, which counts before the name of the body.
     pub(in crate::admin) async fn acknowledge(
         &self,
         id: &str,
         body: &Bytes,
+        operator: Option<&str>,
     ) -> Result<Done, TaskActionError> {
         let asked = AckRequest::read(body).map_err(TaskActionError::Wrong)?;
+        let asked = AckRequest {
+            by: operator.map_or(asked.by, str::to_owned),
+            ..asked
+        };
         let id = self.id_of(id).await?;
         let ended = self.failure(id).await?;
         self.note(&ended, asked).await?;
@@ -76,10 +82,12 @@ impl OperatorTasks {
         &self,
         id: &str,
         body: &Bytes,
+        operator: Option<&str>,
     ) -> Result<Done, TaskActionError> {
         const FORM: &str = r#"{"may_run_twice": true, "by": "..."}"#;
         let asked: RerunRequest = read(body, FORM).map_err(TaskActionError::Wrong)?;
         let by = text("name", &asked.by, BY_MAX).map_err(TaskActionError::Wrong)?;
+        let by = operator.map_or(by, str::to_owned);
         let id = self.id_of(id).await?;
         let runner = self.runner();
         let Some(loaded) = runner.ledger().load(id).await? else {

@@ -18,6 +18,7 @@ use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::history::HistoryQuery;
 use crate::store::ledger::{ApplyError, Loaded};
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::history::EndedTask;
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
@@ -219,21 +220,30 @@ impl OperatorTasks {
     }
 
     /// Cancels a task as its client could, and also the tasks that name it if the query asks for that.
-    pub(super) async fn cancel(&self, id: &str, query: &str) -> Result<Done, TaskActionError> {
+    pub(super) async fn cancel(
+        &self,
+        id: &str,
+        query: &str,
+        by: CancelledBy,
+    ) -> Result<Done, TaskActionError> {
         if wants_tree(query).map_err(TaskActionError::Wrong)? {
-            return self.cancel_tree(id).await;
+            return self.cancel_tree(id, &by).await;
         }
         let loaded = self.find(id).await?;
-        let answer = self.cancel_loaded(&loaded).await?;
+        let answer = self.cancel_loaded(&loaded, &by).await?;
         Ok(Done {
             tasks: vec![loaded.task.id],
             answer,
         })
     }
 
-    async fn cancel_loaded(&self, loaded: &Loaded) -> Result<Value, TaskActionError> {
+    async fn cancel_loaded(
+        &self,
+        loaded: &Loaded,
+        by: &CancelledBy,
+    ) -> Result<Value, TaskActionError> {
         let (id, caller) = (loaded.task.id, loaded.task.caller);
-        let event = TaskEvent::Cancel { reason: None };
+        let event = TaskEvent::Cancel { by: by.clone() };
         match self.runner().ledger().apply(loaded, event).await {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok(summary::line(&cancelled.task, self.now_ms())),
@@ -246,7 +256,7 @@ impl OperatorTasks {
             Err(ApplyError::Gone) => Err(TaskActionError::Unknown),
             Err(ApplyError::Store(error)) => {
                 // The cancel cannot be recorded now. The call stops at least, if this replica carries it.
-                self.runner().stop(id, &caller);
+                self.runner().stop(id, &caller, by);
                 Err(error.into())
             }
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::tree::{TREE_MAX, TooMany, below, naming};
 use super::{Done, OperatorTasks, TaskActionError, summary};
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 
@@ -37,7 +38,11 @@ impl OperatorTasks {
 
     /// Cancels a task, and the open tasks that name it, directly or through each other. A task ends after those
     /// that were found through it: if the store goes away meanwhile, the next request finds the rest.
-    pub(super) async fn cancel_tree(&self, id: &str) -> Result<Done, TaskActionError> {
+    pub(super) async fn cancel_tree(
+        &self,
+        id: &str,
+        by: &CancelledBy,
+    ) -> Result<Done, TaskActionError> {
         let root = self.find(id).await?.task.id;
         let _place = self.lists.acquire().await;
         let (open, mut is_partial) = self.read_open().await?;
@@ -52,7 +57,7 @@ impl OperatorTasks {
         for id in tree.into_iter().rev() {
             let loaded = self.runner().ledger().load(id).await;
             let ended = match loaded {
-                Ok(Some(loaded)) => self.cancel_loaded(&loaded).await,
+                Ok(Some(loaded)) => self.cancel_loaded(&loaded, by).await,
                 Ok(None) => Err(TaskActionError::Unknown),
                 Err(error) => Err(error.into()),
             };

@@ -227,6 +227,7 @@ mod tests {
             since_ms: 0,
             until_ms: u64::MAX,
             reason: "".into(),
+            by: "".into(),
         };
         let pauses = Pauses::default().with(pause).unwrap();
         let waits = Task {

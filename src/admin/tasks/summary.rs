@@ -1,5 +1,6 @@
 //! A task as an operator sees it: one line of the list, and one task with its timeline. Pure.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::base::utc::rfc3339;
 use crate::mcp::json::Object;
 use crate::runner::learned::memory::LearnedTool;
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::history::{Acknowledged, EndedTask};
 use crate::task::id::{Incarnation, TaskId};
 use crate::task::input_rule::AnsweredBy;
@@ -62,6 +64,7 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     if let Some(outcome) = &task.outcome {
         describe(members, outcome);
     }
+    cancelled_by(members, task.cancelled_by.as_ref());
     line
 }
 
@@ -182,10 +185,32 @@ pub(super) fn ended_line(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> V
     for (key, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
         members.insert(key.to_owned(), text.as_ref().into());
     }
+    cancelled_by(members, group.cancelled_by.as_ref());
     if let Some(ack) = ack {
         members.insert("acknowledged".into(), acknowledged(ack));
     }
     line
+}
+
+fn cancelled_by(members: &mut Map<String, Value>, by: Option<&CancelledBy>) {
+    let Some(by) = by else { return };
+    members.insert("cancelled_by".into(), by.word().into());
+    if let Some(name) = by.name() {
+        members.insert("operator".into(), name.into());
+    }
+}
+
+/// The end of a cancelled task, in the timeline.
+fn cancelled(by: Option<&CancelledBy>) -> Cow<'static, str> {
+    match by {
+        None => "cancelled".into(),
+        Some(CancelledBy::Client) => "cancelled by its client".into(),
+        Some(CancelledBy::Departure) => "cancelled: its client went away".into(),
+        Some(CancelledBy::Operator(None)) => "cancelled by an operator".into(),
+        Some(CancelledBy::Operator(Some(name))) => {
+            format!("cancelled by the operator {name}").into()
+        }
+    }
 }
 
 /// One task whose record is gone, as the history keeps it.
@@ -209,7 +234,12 @@ pub(super) fn kept(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> Value {
         timeline.push(json!({"at": rfc3339(sent_ms), "what": "sent to the server"}));
     }
     put("open_questions", json!([]));
-    let what = members.get("state").cloned();
+    let what = match members.get("state") {
+        Some(state) if state == "cancelled" => {
+            Some(cancelled(ended.group.cancelled_by.as_ref()).into())
+        }
+        state => state.cloned(),
+    };
     timeline.push(json!({"at": rfc3339(times.ended_ms), "what": what}));
     members.insert("timeline".into(), timeline.into());
     kept
@@ -333,11 +363,14 @@ fn fields(request: &RawValue) -> Vec<String> {
 
 /// Returns the events of the task and their times, as far as the record contains them.
 fn timeline(task: &Task) -> Vec<Value> {
-    let mut events = vec![(task.created_ms, "created")];
+    let mut events: Vec<(u64, Cow<'_, str>)> = vec![(task.created_ms, "created".into())];
     // Most calls begin with their record, and one line is enough for both.
     let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);
-    events.extend(before_its_task.map(|began_ms| (began_ms, "the call began")));
-    events.extend(task.sent_ms.map(|sent_ms| (sent_ms, "sent to the server")));
+    events.extend(before_its_task.map(|began_ms| (began_ms, "the call began".into())));
+    events.extend(
+        task.sent_ms
+            .map(|sent_ms| (sent_ms, "sent to the server".into())),
+    );
     events.extend(task.questions.iter().map(|question| {
         let what = match (question.is_open(), question.answered_by) {
             (true, _) => "asked a question, which is open",
@@ -345,17 +378,17 @@ fn timeline(task: &Task) -> Vec<Value> {
             (false, AnsweredBy::Operator) => "asked a question, which an operator answered",
             (false, AnsweredBy::Rule) => "asked a question, which nobody answered: the rule did",
         };
-        (question.asked_ms, what)
+        (question.asked_ms, what.into())
     }));
     if let Some(outcome) = &task.outcome {
         let what = match outcome {
-            Outcome::Completed(_) => "completed",
-            Outcome::Failed(_) => "failed",
-            Outcome::Cancelled => "cancelled",
+            Outcome::Completed(_) => "completed".into(),
+            Outcome::Failed(_) => "failed".into(),
+            Outcome::Cancelled => cancelled(task.cancelled_by.as_ref()),
         };
         events.push((task.updated_ms, what));
     } else if task.updated_ms > task.created_ms {
-        events.push((task.updated_ms, "last change"));
+        events.push((task.updated_ms, "last change".into()));
     }
     events.sort_by_key(|(at_ms, _)| *at_ms);
     let events = events.into_iter();
@@ -419,6 +452,42 @@ mod tests {
             (&line["reason"], &line["effect"]),
             (&json!("owner_lost"), &json!("unknown"))
         );
+    }
+
+    #[test]
+    fn a_cancelled_task_says_who_cancelled_it() {
+        let ada = CancelledBy::Operator(Some("ada".into()));
+        for (by, text) in [
+            (None, "cancelled"),
+            (Some(CancelledBy::Client), "cancelled by its client"),
+            (
+                Some(CancelledBy::Departure),
+                "cancelled: its client went away",
+            ),
+            (
+                Some(CancelledBy::Operator(None)),
+                "cancelled by an operator",
+            ),
+            (Some(ada), "cancelled by the operator ada"),
+        ] {
+            let task = Task {
+                outcome: Some(Outcome::Cancelled),
+                updated_ms: 1_020_000,
+                cancelled_by: by.clone(),
+                ..task(Leg::Sent(1), true)
+            };
+            let (open, ended) = (whole(&task, shown(None)), EndedTask::of(&task).unwrap());
+            for shown in [open, kept(&ended, None)] {
+                let last = shown["timeline"].as_array().unwrap().last().unwrap();
+                assert_eq!(last["what"], text);
+                assert_eq!(
+                    shown["cancelled_by"].as_str(),
+                    by.as_ref().map(CancelledBy::word)
+                );
+                let name = by.as_ref().and_then(CancelledBy::name);
+                assert_eq!(shown["operator"].as_str(), name);
+            }
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ struct FailedArgs {
     #[arg(
         long,
         value_name = "NAME",
-        help = "Who does it [default: the variable USER]"
+        help = "Who does it, if the token has no name [default: the variable USER]"
     )]
     by: Option<String>,
 }

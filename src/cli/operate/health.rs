@@ -30,9 +30,12 @@ pub(in crate::cli) fn health(args: &HealthArgs) -> Result<ExitCode, CommandFailu
     let probes = access.probes.as_deref().filter(|_| !is_named);
     let address = probes.map_or_else(|| args.reach.address(&access), reachable);
     // The probe listener needs no token, and gets none.
-    let token = access.token.as_ref().filter(|_| probes.is_none());
+    let token = match probes {
+        Some(_) => None,
+        None => args.reach.reading_token(&access),
+    };
     let path = if args.live { "/livez" } else { "/readyz" };
-    let asked = runtime()?.block_on(ask(&address, token, Method::GET, path, None));
+    let asked = runtime()?.block_on(ask(&address, token.as_ref(), Method::GET, path, None));
     let AdminAnswer { status, text } = asked.map_err(|why| not_reached(&address, &why))?;
     print(format!("{}\n", text.trim_end()))?;
     Ok(ExitCode::from(u8::from(status != 200)))

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::ask::{AdminAnswer, ask};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
-use crate::config::load::{AdminAccess, admin_access, environment};
+use crate::config::Secret;
+use crate::config::load::{AdminAccess, admin_access, environment, named_token};
 
 /// The address and the token of the raincheck that runs.
 #[derive(Debug, Args)]
@@ -24,8 +25,8 @@ pub(in crate::cli) struct ReachArgs {
         long,
         global = true,
         value_name = "FILE",
-        help = "Its settings file, for admin.listen and admin.token; the token may also be in \
-                RAINCHECK_ADMIN__TOKEN"
+        help = "Its settings file, for admin.listen and admin.token; the token, such as your own one of \
+                [[admin.operators]], may also be in RAINCHECK_ADMIN__TOKEN"
     )]
     config: Option<PathBuf>,
 }
@@ -36,6 +37,12 @@ const USUAL: &str = "127.0.0.1:8442";
 impl ReachArgs {
     pub(super) fn access(&self) -> Result<AdminAccess, CommandFailure> {
         Ok(admin_access(self.config.as_deref(), &environment())?)
+    }
+
+    /// A token with which to read: the operator's own, or else one of the settings.
+    pub(super) fn reading_token(&self, access: &AdminAccess) -> Option<Secret> {
+        let named = || named_token(self.config.as_deref(), &environment());
+        access.token.clone().or_else(|| named().ok().flatten())
     }
 
     /// The address of the admin listener.
@@ -77,7 +84,7 @@ impl ReachArgs {
                 )
             }
             401 => format!(
-                "{why}: set RAINCHECK_ADMIN__TOKEN, or name the settings file with --config"
+                "{why}: set RAINCHECK_ADMIN__TOKEN to yours, or name a settings file that has admin.token with --config"
             ),
             _ => why,
         }))

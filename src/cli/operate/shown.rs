@@ -113,6 +113,7 @@ fn remarks(task: &Value) -> String {
     if let Some(reason) = at(task, "reason").as_str() {
         remarks.push(format!("{reason}, effect {}", text(task, "effect")));
     }
+    remarks.extend(cancelled_by(task));
     remarks.extend(acknowledged(task).map(|words| format!("acknowledged{words}")));
     if at(task, "outcome") == "tool_error" {
         remarks.push("the tool says that it failed".to_owned());
@@ -122,6 +123,19 @@ fn remarks(task: &Value) -> String {
         remarks.push("its client waits".to_owned());
     }
     remarks.join("; ")
+}
+
+/// Returns who cancelled a task, if that was not its client.
+fn cancelled_by(task: &Value) -> Option<String> {
+    let word = at(task, "cancelled_by").as_str()?;
+    let by = match (word, at(task, "operator").as_str()) {
+        ("client", _) => return None,
+        ("departure", _) => "its client went away".to_owned(),
+        ("operator", None) => "by an operator".to_owned(),
+        (_, None) => word.to_owned(),
+        (_, Some(name)) => format!("by {name}"),
+    };
+    Some(short(&by))
 }
 
 /// The name and the note of an acknowledgement, to follow "acknowledged".
@@ -173,6 +187,8 @@ pub(super) fn shown(task: &Value) -> String {
         "outcome",
         "reason",
         "effect",
+        "cancelled_by",
+        "operator",
         "message",
         "progress",
         "arguments",
@@ -321,6 +337,28 @@ mod tests {
         for (progress, shown) in [(json!(5.0), "5"), (json!(5), "5"), (json!(2.5), "2.5")] {
             assert_eq!(number(&progress), shown);
         }
+    }
+
+    #[test]
+    fn a_list_says_who_cancelled_unless_it_was_the_client() {
+        let remarks = |by: Value| {
+            let mut task = json!({"state": "cancelled", "outcome": "cancelled"});
+            let members = by.as_object().unwrap().clone();
+            task.as_object_mut().unwrap().extend(members);
+            remarks(&task)
+        };
+        assert_eq!(remarks(json!({})), "");
+        assert_eq!(remarks(json!({"cancelled_by": "client"})), "");
+        assert_eq!(
+            remarks(json!({"cancelled_by": "departure"})),
+            "its client went away"
+        );
+        assert_eq!(
+            remarks(json!({"cancelled_by": "operator"})),
+            "by an operator"
+        );
+        let by_ada = json!({"cancelled_by": "operator", "operator": "ada\u{1b}"});
+        assert_eq!(remarks(by_ada), "by ada\u{fffd}");
     }
 
     #[test]

@@ -99,7 +99,11 @@ fn line(pause: &Value) -> String {
     let seconds = at(pause, "seconds_left").as_u64().unwrap_or_default();
     let left = age(seconds);
     let (tools, until) = (cleaned(text(pause, "tools")), text(pause, "until"));
-    let line = format!("{tools}: paused until {until}, {left} from now");
+    let by = match text(pause, "by") {
+        "" => String::new(),
+        by => format!(", by {}", cleaned(by)),
+    };
+    let line = format!("{tools}: paused until {until}, {left} from now{by}");
     match text(pause, "reason") {
         "" => format!("{line}\n"),
         reason => format!("{line}: {}\n", cleaned(reason)),
@@ -132,6 +136,12 @@ mod tests {
         assert_eq!(
             listed(&json!({"paused": [pause]})),
             "x: paused until 2026-12-01T14:30:00.000Z, 90m from now: disk\n"
+        );
+        let by_ada =
+            json!({"tools": "x", "until": "U", "seconds_left": 5, "reason": "", "by": "ada"});
+        assert_eq!(
+            listed(&json!({"paused": [by_ada]})),
+            "x: paused until U, 5s from now, by ada\n"
         );
         assert_eq!(listed(&json!({"paused": []})), "nothing is paused\n");
     }

@@ -16,10 +16,11 @@ use crate::mcp::input::InputResponses;
 use crate::runner::{AnswerError, Runner};
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::store::{ListPlace, StoreError};
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::{Caller, TaskId};
 use crate::task::input_rule::AnsweredBy;
 use crate::task::large_results::{ReadHint, shortened};
-use crate::task::machine::{CancelReason, TaskEvent};
+use crate::task::machine::TaskEvent;
 use crate::task::policy::Rules;
 use crate::task::state::Task;
 use crate::task::task_end::{TaskEnd, TaskResult};
@@ -231,7 +232,9 @@ impl<'a> CallerTasks<'a> {
         let answered = tokio::time::timeout(STORE_IS_AWAY, &mut committing).await;
         match answered {
             // A store that is away may refuse at once.
-            Err(_) | Ok(Err(TaskError::StoreUnavailable)) => self.runner.stop(id, self.caller),
+            Err(_) | Ok(Err(TaskError::StoreUnavailable)) => {
+                self.runner.stop(id, self.caller, &CancelledBy::Client);
+            }
             Ok(_) => {}
         }
         match answered {
@@ -243,7 +246,8 @@ impl<'a> CallerTasks<'a> {
 
     async fn commit_cancel(self, id: TaskId) -> Result<CancelOutcome, TaskError> {
         let loaded = self.get(id).await?;
-        self.apply_cancel(&loaded, None).await
+        let by = CancelledBy::Client;
+        self.apply_cancel(&loaded, TaskEvent::Cancel { by }).await
     }
 
     /// Cancels a call because its client refused to answer its question.
@@ -251,16 +255,14 @@ impl<'a> CallerTasks<'a> {
         self,
         loaded: &Loaded,
     ) -> Result<CancelOutcome, TaskError> {
-        let reason = Some(CancelReason::AnswerRefused);
-        self.apply_cancel(loaded, reason).await
+        self.apply_cancel(loaded, TaskEvent::AnswerRefused).await
     }
 
     async fn apply_cancel(
         self,
         loaded: &Loaded,
-        reason: Option<CancelReason>,
+        event: TaskEvent,
     ) -> Result<CancelOutcome, TaskError> {
-        let event = TaskEvent::Cancel { reason };
         match self.runner.ledger().apply(loaded, event).await {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok(CancelOutcome::Cancelled(cancelled.task)),

@@ -255,6 +255,7 @@ fn paused(tools: &[&str]) -> Pauses {
             since_ms: 0,
             until_ms: 1,
             reason: "".into(),
+            by: "".into(),
         };
         pauses.with(pause).unwrap()
     })

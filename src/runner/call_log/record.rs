@@ -308,6 +308,7 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         progress: None,
         messages: Vec::new(),
         outcome: None,
+        cancelled_by: None,
         must_tell: false,
         log: Some(Box::new(terms)),
         ticket: None,

@@ -165,6 +165,7 @@ impl Carrier {
             progress: None,
             messages: self.progress.messages.clone(),
             outcome: None,
+            cancelled_by: None,
             must_tell: false,
             log: None,
             ticket: self.ticket_terms(origin),

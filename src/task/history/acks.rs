@@ -28,7 +28,7 @@ pub struct Acknowledged {
     pub ended_ms: u64,
     #[serde(rename = "t")]
     pub at_ms: u64,
-    /// The name that the operator gave. Nobody has checked it.
+    /// The name of the operator's token, or else the name that the operator gave, which nobody has checked.
     #[serde(rename = "b", default, skip_serializing_if = "str::is_empty")]
     pub by: Box<str>,
     #[serde(rename = "n", default, skip_serializing_if = "str::is_empty")]

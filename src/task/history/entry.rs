@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::{Incarnation, TaskId};
 use crate::task::state::{Outcome, Payload, Task};
 
@@ -38,6 +39,14 @@ pub struct EndGroup<'a> {
     /// The known effect of a call that raincheck failed: `none` or `unknown`.
     #[serde(rename = "e", borrow, default, skip_serializing_if = "is_empty")]
     pub effect: Cow<'a, str>,
+    /// The party that cancelled the task. `None`: it was not cancelled, or an earlier version ended it.
+    #[serde(
+        rename = "b",
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "CancelledBy::known"
+    )]
+    pub cancelled_by: Option<CancelledBy>,
 }
 
 /// The facts of one ended task alone. Times are milliseconds.
@@ -90,6 +99,7 @@ impl EndGroup<'_> {
             outcome: owned(self.outcome),
             reason: owned(self.reason),
             effect: owned(self.effect),
+            cancelled_by: self.cancelled_by,
         }
     }
 }
@@ -117,6 +127,7 @@ impl<'a> EndedTask<'a> {
                 outcome: word.into(),
                 reason: reason.into(),
                 effect: effect.into(),
+                cancelled_by: task.cancelled_by.clone(),
             },
             times: EndTimes {
                 ended_ms,
@@ -209,6 +220,14 @@ mod tests {
         assert!(!String::from_utf8_lossy(&entry).contains("s3cret"));
         assert_eq!(EndedTask::decode(failed.id, &entry), Some(ended));
         assert_eq!(EndedTask::of(&task(Leg::Sent(1), true)), None);
+        let cancelled = Task {
+            outcome: Some(Outcome::Cancelled),
+            cancelled_by: Some(CancelledBy::Operator(Some("ada".into()))),
+            ..failed
+        };
+        let ended = EndedTask::of(&cancelled).unwrap();
+        assert_eq!(ended.group.cancelled_by, cancelled.cancelled_by);
+        assert_eq!(EndedTask::decode(ended.id, &ended.encode()), Some(ended));
         assert_eq!(EndedTask::decode(failed.id, b"{}"), None);
     }
 }

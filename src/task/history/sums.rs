@@ -151,6 +151,7 @@ mod tests {
             outcome: outcome.into(),
             reason: "".into(),
             effect: "".into(),
+            cancelled_by: None,
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::tests::task;
 use super::*;
 use crate::mcp::error::SideEffect;
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::last_news::LastNews;
 use crate::task::log_terms::LogTerms;
 use crate::task::on_disconnect::OnDisconnect;
@@ -104,7 +105,9 @@ fn the_end_of_a_call_with_a_log_leaves_nothing_to_tell() {
     let failure = Failure::new(Reason::OwnerLost, SideEffect::Unknown);
     let fence = task.fence;
     for event in [
-        TaskEvent::Cancel { reason: None },
+        TaskEvent::Cancel {
+            by: CancelledBy::Client,
+        },
         TaskEvent::Abandoned { fence, failure },
     ] {
         let over = apply(&task, event);

@@ -5,6 +5,7 @@
 
 use serde_json::value::RawValue;
 
+use super::cancelled_by::CancelledBy;
 use super::digest::Digest;
 use super::events::replay::SubscribedNotices;
 use super::id::{Fence, Incarnation};
@@ -46,8 +47,10 @@ pub enum TaskEvent {
     },
     /// A parked call becomes a task that is announced to the client.
     Announced,
-    /// The call is cancelled: at the client's request, or else for `reason`.
-    Cancel { reason: Option<CancelReason> },
+    /// The call is cancelled.
+    Cancel { by: CancelledBy },
+    /// The client refused to answer a question of a server that accepts answers only: the call fails.
+    AnswerRefused,
     /// Time has passed: the task is overdue, or receivers are notified of a question again. The answers of a rule to
     /// questions that waited for too long come as [`TaskEvent::Answered`] (see [`unanswered::answers`]).
     Tick,
@@ -67,15 +70,6 @@ pub enum TaskEvent {
     Notice(ReceiverId, NoticeEvent),
     /// The caller subscribed to more, or to less.
     Subscribed(SubscribedNotices),
-}
-
-/// Why raincheck cancels a call that its client did not cancel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelReason {
-    /// The client went away before the task was announced to it.
-    Disconnect,
-    /// The client refused to answer a question of a server that accepts answers only: the call fails.
-    AnswerRefused,
 }
 
 /// The way a finder carries a lost owner's call on.
@@ -169,11 +163,10 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             next.announced = true;
             None
         }
-        TaskEvent::Cancel {
-            reason: Some(CancelReason::AnswerRefused),
-        } => fail(&mut next, task.failure(Reason::AnswerRefused)),
-        TaskEvent::Cancel { reason } => {
-            next.status_message = reason.map(|_| LEFT.into());
+        TaskEvent::AnswerRefused => fail(&mut next, task.failure(Reason::AnswerRefused)),
+        TaskEvent::Cancel { by } => {
+            next.status_message = (by == CancelledBy::Departure).then(|| LEFT.into());
+            next.cancelled_by = Some(by);
             end(&mut next, Outcome::Cancelled)
         }
         TaskEvent::Tick if unanswered::fails(task, now_ms) => {

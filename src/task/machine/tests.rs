@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::mcp::error::SideEffect;
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::{Caller, TaskId};
 use crate::task::input_rule::{AnsweredBy, OnInputTimeout};
 use crate::task::on_disconnect::OnDisconnect;
@@ -57,6 +58,7 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         progress: None,
         messages: Vec::new(),
         outcome: None,
+        cancelled_by: None,
         must_tell: false,
         log: None,
         ticket: None,
@@ -172,7 +174,9 @@ impl Symbol {
             }),
             Self::Complete => end(Outcome::Completed(Payload::Inline(raw("{}")))),
             Self::Fail => end(Outcome::Failed(raw("{}"))),
-            Self::Cancel => TaskEvent::Cancel { reason: None },
+            Self::Cancel => TaskEvent::Cancel {
+                by: CancelledBy::Client,
+            },
             Self::Tick => TaskEvent::Tick,
             Self::Announce => TaskEvent::Announced,
             Self::LateOwner => TaskEvent::Owner(

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::mcp::json::raw;
+use crate::task::cancelled_by::CancelledBy;
 use crate::task::events::position::EventPosition;
 use crate::task::events::replay::{Replay, ReplayTo, SubscribedNotices, WantedNotices};
 use crate::task::events::subscriptions::SUBSCRIPTIONS_MAX;
@@ -49,7 +50,13 @@ fn asks(task: &Task, origin: &str, now_ms: u64) -> Task {
 }
 
 fn cancelled(task: &Task, now_ms: u64) -> Task {
-    stepped(task, TaskEvent::Cancel { reason: None }, now_ms)
+    stepped(
+        task,
+        TaskEvent::Cancel {
+            by: CancelledBy::Client,
+        },
+        now_ms,
+    )
 }
 
 fn waiting(task: &Task) -> Vec<(u32, NoticeState)> {

@@ -10,10 +10,22 @@ use super::{PATIENCE, Proxy, within};
 
 /// Runs a command of raincheck that asks this proxy.
 pub(crate) async fn raincheck(proxy: &Proxy, arguments: &[&str]) -> Output {
+    command(proxy, arguments).await.output().await.unwrap()
+}
+
+/// The same by the operator with this token.
+pub(crate) async fn raincheck_as(token: &str, proxy: &Proxy, arguments: &[&str]) -> Output {
+    let mut command = command(proxy, arguments).await;
+    command.env("RAINCHECK_ADMIN__TOKEN", token);
+    command.output().await.unwrap()
+}
+
+async fn command(proxy: &Proxy, arguments: &[&str]) -> Command {
     let address = proxy.operators().await.to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
     command.args(arguments).args(["--admin", &address]);
-    command.env_clear().output().await.unwrap()
+    command.env_clear();
+    command
 }
 
 /// The stream of events, and all that came on it, the head included.

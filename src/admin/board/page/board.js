@@ -97,13 +97,17 @@ async function readStats() {
 
 /** Which raincheck this is, and what is not in order. */
 async function readAbout() {
-  const { version, replica, replicas, namespace, upstream, readiness, paused, unacknowledged } = await getJson("about");
+  const { version, operator, replica, replicas, namespace, upstream, readiness, paused, unacknowledged } = await getJson("about");
+  const mayRead = operator?.role === "read";
+  // The style hides what such an operator may not do, and the names that the token says already.
+  document.body.classList.toggle("may-read", mayRead);
+  document.body.classList.toggle("named", Boolean(operator?.name));
   showPauses(paused);
   byId("failures").hidden = !unacknowledged;
   byId("failures").firstElementChild.textContent = `${plural(unacknowledged, "failure that nobody has", "failures that nobody has")} acknowledged`;
   byId("failures").firstElementChild.href = hrefOf({ past: "open", state: "", outcome: "", ...FIRST });
   const others = replicas && replicas.length > 1 ? ` of ${replicas.length.toLocaleString()}` : "";
-  byId("which").textContent = [namespace, upstream, `replica ${replica}${others}`, version].filter(Boolean).join(" · ");
+  byId("which").textContent = [operator?.name && `${operator.name}${mayRead ? ", who may only read" : ""}`, namespace, upstream, `replica ${replica}${others}`, version].filter(Boolean).join(" · ");
   byId("which").title = replicas ? `Replicas: ${replicas.join(", ")}` : "";
   const wrong = [readiness.draining && "draining", readiness.degraded, ...(readiness.missing ?? [])].filter(Boolean);
   byId("degraded").hidden = wrong.length === 0;

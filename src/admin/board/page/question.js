@@ -25,7 +25,7 @@ export function questionForm(question, send) {
     title,
     ...inputs.map((input) => input.element),
     wrong,
-    el("p", { class: "buttons" },
+    el("p", { class: "buttons acts" },
       el("button", { type: "submit", class: "main" }, isElicitation ? "Answer" : "Send this answer"),
       isElicitation ? el("button", { type: "button", onclick: () => give({ action: "decline" }) }, "Decline") : null,
       isElicitation ? el("button", { type: "button", onclick: () => give({ action: "cancel" }) }, "Dismiss") : null),

@@ -50,7 +50,7 @@ function start(id) {
     related: el("div"),
     timeline: el("div"),
     payloads: el("div"),
-    actions: el("p", { class: "buttons" }),
+    actions: el("p", { class: "buttons acts" }),
     commands: el("div"),
   };
   const close = el("a", { class: "close", "data-key": "task", "data-value": "", href: hrefOf({ task: "" }), "aria-label": "Close the task" }, "Close");

@@ -174,6 +174,7 @@ fn a_new_call_of_a_paused_tool_is_refused_before_the_server_is_asked() {
             since_ms: 0,
             until_ms: 1,
             reason: "".into(),
+            by: "".into(),
         };
         rules.with_pauses(Arc::new(Pauses::default().with(pause).unwrap()))
     };

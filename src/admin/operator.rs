@@ -31,7 +31,7 @@ use super::token::Token;
 use super::tools::OperatorTools;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
-use crate::telemetry::{log, resources, waiting};
+use crate::telemetry::{limits, log, resources, waiting};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -220,6 +220,7 @@ impl Operator {
     fn metrics(&self) -> Response<AdminBody> {
         self.health.measure();
         waiting::measure();
+        limits::measure();
         resources::measure();
         let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();

@@ -53,6 +53,7 @@ mod show;
 mod source;
 mod store;
 mod telemetry;
+mod trace_protocol;
 mod traces;
 mod unix;
 mod unused;
@@ -80,4 +81,5 @@ pub use settings_upstream::{
     CredentialUse, EraChoice, Header, NativeTasks, SessionUse, TransportChoice,
     UpstreamCredentials, UpstreamSettings,
 };
+pub use trace_protocol::TraceProtocol;
 pub use unix::Socket;

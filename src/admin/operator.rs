@@ -28,7 +28,7 @@ use super::tasks::{Done, OperatorTasks, TaskActionError};
 use super::tools::OperatorTools;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
-use crate::telemetry::{log, resources, waiting};
+use crate::telemetry::{limits, log, resources, waiting};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -222,6 +222,7 @@ impl Operator {
     fn metrics(&self) -> Response<AdminBody> {
         self.health.measure();
         waiting::measure();
+        limits::measure();
         resources::measure();
         let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();

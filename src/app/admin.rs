@@ -28,7 +28,7 @@ use crate::store::StoreHealth;
 use crate::store::kv::{Kind, Name};
 use crate::store::observed::ROOM_BYTES;
 use crate::telemetry::repeats::tell_what_was_left_out;
-use crate::telemetry::{limits, operations, polls};
+use crate::telemetry::{limits, operations, polls, reloads};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// The interval at which the store's own findings are read.
@@ -60,6 +60,7 @@ impl Admin {
         let health = Arc::new(health.behind_keys(proxy.auth.is_some()));
         health.in_front_of(&proxy.upstream);
         limits::begin();
+        reloads::begin();
         let runner = watch::Sender::new(Arc::clone(&proxy.runner));
         let mut listeners = Listeners::default();
         if let Some(address) = config.admin.probes {

@@ -41,7 +41,7 @@ impl LiveParts {
         let (places, of_caller) = (limits.held_polls, held_of_caller(limits));
         proxy.held_polls.resize(places, of_caller);
         if let Some(connections) = &self.connections {
-            connections.connections.resize(limits.connections);
+            connections.resize(limits.connections);
             connections.set_header_timeout(limits.header_timeout);
         }
         let (of_caller, in_all) = quotas(limits);

@@ -51,6 +51,7 @@ use crate::downstream::Proxy;
 use crate::downstream::server::Served;
 use crate::downstream::stdio::Lines;
 use crate::net::connection_threads::ConnectionThreads;
+use crate::platform::service;
 use crate::runner::last_words;
 use crate::sharing::room::BufferBudget;
 use crate::store::embedded::Embedded;
@@ -250,6 +251,7 @@ impl Process {
             refused = self.replace_when_open(&mut early) => Err(refused),
         };
         info!("draining");
+        service::report("STOPPING=1\nSTATUS=draining: calls that run are waited for");
         self.admin.health.draining();
         let _ = timeout(self.delay, &mut serving).await;
         let proxy = Arc::clone(&self.served.borrow().proxy);

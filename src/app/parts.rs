@@ -17,6 +17,9 @@ use super::{auth, live};
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::base::clock::Clock;
+use crate::base::limit_fill::{
+    REQUESTS_PER_CALLER, TASK_BYTES, TASK_BYTES_PER_CALLER, TASKS, TASKS_PER_CALLER,
+};
 use crate::config::{self, CompanionUse, Config, CredentialUse, NativeTasks, Seal};
 use crate::downstream::calls::cancel;
 use crate::downstream::calls::registry::CallRegistry;
@@ -40,7 +43,7 @@ use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::observed::Observed;
 use crate::store::patience::StorePatience;
-use crate::store::quota::Quotas;
+use crate::store::quota::{QuotaFills, Quotas, SumFills};
 use crate::store::{Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
@@ -224,15 +227,28 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
     let ledger = Ledger::new(store, clock, patience)
         .within({
             let (of_caller, in_all) = quotas(&config.limits);
-            Quotas::new(of_caller, in_all)
+            Quotas::new(of_caller, in_all).filling(task_fills())
         })
         .recording(history);
     (ledger, notes)
 }
 
+fn task_fills() -> QuotaFills {
+    QuotaFills {
+        of_caller: SumFills {
+            entries: &TASKS_PER_CALLER,
+            bytes: &TASK_BYTES_PER_CALLER,
+        },
+        in_all: SumFills {
+            entries: &TASKS,
+            bytes: &TASK_BYTES,
+        },
+    }
+}
+
 fn fair_shares(limits: &config::LimitSettings) -> FairShares {
     FairShares {
-        requests: Shares::new(limits.requests_per_caller),
+        requests: Shares::of_limit(limits.requests_per_caller, &REQUESTS_PER_CALLER),
         // One caller leaves half of the room to the others.
         bytes: Shares::new(config::half(limits.buffer_bytes_max)),
     }

@@ -21,6 +21,7 @@ use crate::base::lock::Mutex;
 use crate::config::load::reload;
 use crate::config::{ChangedSetting, Config, warnings};
 use crate::telemetry::log;
+use crate::telemetry::reloads::{self, ReloadOutcome};
 use crate::tls::kept::Kept;
 
 /// The setting that a person may also change by `POST /level`.
@@ -100,7 +101,11 @@ impl Reload {
         let this = Arc::clone(&self.0);
         // Files may lie on a disk that is slow.
         let reloading = tokio::task::spawn_blocking(move || this.reload()).await;
-        reloading.unwrap_or_else(|_| Err("raincheck ends".to_owned()))
+        let reloaded = reloading.unwrap_or_else(|_| Err("raincheck ends".to_owned()));
+        if reloaded.is_err() {
+            reloads::ended(ReloadOutcome::Failed);
+        }
+        reloaded
     }
 }
 
@@ -205,7 +210,7 @@ fn unusable(section: &'static str, error: impl Display) -> String {
     format!("{section}: {error}")
 }
 
-/// A line for each change.
+/// Writes a line for each change, and counts the reload.
 fn tell(live: &[ChangedSetting], after_restart: &[ChangedSetting], files: &BTreeMap<&str, &str>) {
     for ChangedSetting {
         setting,
@@ -226,4 +231,10 @@ fn tell(live: &[ChangedSetting], after_restart: &[ChangedSetting], files: &BTree
     if live.is_empty() && after_restart.is_empty() && files.is_empty() {
         info!("reloaded: nothing has changed");
     }
+    let is_change = !(live.is_empty() && after_restart.is_empty());
+    reloads::ended(if is_change {
+        ReloadOutcome::Changed
+    } else {
+        ReloadOutcome::Unchanged
+    });
 }

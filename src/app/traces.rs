@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{AppError, line};
-use crate::config::{Config, TraceSettings};
+use crate::config::{Config, TraceProtocol, TraceSettings};
 use crate::net::http_address::HttpAddress;
 use crate::telemetry::traces::{self, Collector};
 use crate::tls::client::{self, Files};
@@ -51,12 +51,13 @@ impl TraceExport {
 }
 
 fn collector(settings: &TraceSettings) -> Result<Collector, String> {
+    let is_grpc = settings.protocol == TraceProtocol::Grpc;
     let tls = match settings.endpoint.scheme_str() {
         Some("https") => {
             let files = Files {
                 roots: settings.roots.clone(),
                 identity: None,
-                http2: false,
+                http2: is_grpc,
             };
             let tls = client::client(files);
             Some(tls.map_err(|error| format!("telemetry.traces.roots: {}", line(error)))?)
@@ -80,6 +81,7 @@ fn collector(settings: &TraceSettings) -> Result<Collector, String> {
         address,
         headers,
         resource: settings.resource.clone(),
+        is_grpc,
     })
 }
 

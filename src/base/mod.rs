@@ -6,6 +6,7 @@ pub mod caught;
 pub mod clock;
 pub mod failpoint;
 pub mod io_reason;
+pub mod limit_fill;
 pub mod lock;
 pub mod prehashed;
 pub mod printable;

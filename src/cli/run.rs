@@ -12,6 +12,7 @@ use crate::app::{App, Reload};
 use crate::base::io_reason::io_reason;
 use crate::config::{Config, LimitSettings};
 use crate::platform::child::{self, file_limit};
+use crate::platform::service;
 use crate::platform::signals::{ReloadSignal, StopSignals};
 
 /// The threads of a server and the signals that they handle. It is made before the settings are read: until then a signal
@@ -61,6 +62,8 @@ pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, Co
         if let Some(address) = app.address() {
             let version = env!("CARGO_PKG_VERSION");
             info!(%address, %path, %upstream, %store, %replica, version, "serving");
+            // The listener is bound: the system accepts connections from here on, and keeps them until they are served.
+            service::report(&format!("READY=1\nSTATUS=serving {address}{path}"));
         }
         if let Some(address) = app.probes_address() {
             info!(%address, "answering probes");

@@ -24,6 +24,7 @@ use super::settings_upstream::{
 };
 use super::source::Source;
 use super::tokens::{self, check_token};
+use super::trace_protocol::TraceProtocol;
 use super::{
     auth, companion, credentials, events, file, ignored, jobs, notify, public, rules, store,
     telemetry, unused, wrapped,
@@ -391,6 +392,7 @@ words!(
     or "static" => Self::Static
 );
 
+words!(TraceProtocol: "http/protobuf" => Self::Http; or "grpc" => Self::Grpc);
 words!(LogFormat: "text" => Self::Text; or "json" => Self::Json);
 
 /// The shortest lease: three heartbeats, which come every second.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::log_format::LogFormat;
 use super::ratio::Ratio;
 use super::scalar::{SecretText, optional, scalar};
+use super::trace_protocol::TraceProtocol;
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,6 +37,8 @@ impl Default for Telemetry {
 pub(super) struct Traces {
     #[serde(deserialize_with = "optional")]
     pub(super) endpoint: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) protocol: Option<TraceProtocol>,
     #[serde(deserialize_with = "optional")]
     pub(super) ratio: Option<Ratio>,
     #[serde(deserialize_with = "optional")]

@@ -54,6 +54,7 @@ mod source;
 mod store;
 mod telemetry;
 mod tokens;
+mod trace_protocol;
 mod traces;
 mod unix;
 mod unused;
@@ -81,4 +82,5 @@ pub use settings_upstream::{
     CredentialUse, EraChoice, Header, NativeTasks, SessionUse, TransportChoice,
     UpstreamCredentials, UpstreamSettings,
 };
+pub use trace_protocol::TraceProtocol;
 pub use unix::Socket;

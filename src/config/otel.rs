@@ -11,9 +11,11 @@ use super::ratio::Ratio;
 use super::scalar::FromText as _;
 use super::secret::Secret;
 use super::settings_upstream::Header;
+use super::trace_protocol::TraceProtocol;
 
 /// The collector of a machine that names no endpoint.
 const USUAL: &str = "http://localhost:4318";
+const USUAL_GRPC: &str = "http://localhost:4317";
 
 const PATH: &str = "/v1/traces";
 
@@ -45,21 +47,32 @@ impl<'e> Variables<'e> {
             || self.get("OTEL_TRACES_EXPORTER") == Some("none")
     }
 
-    pub(super) fn endpoint(&self) -> Option<Uri> {
+    pub(super) fn protocol(&self) -> TraceProtocol {
+        // Another one is left out, with a warning.
+        let named = self.of_traces("PROTOCOL");
+        let named = named.map(TraceProtocol::from_text).transpose();
+        named.ok().flatten().unwrap_or(TraceProtocol::Http)
+    }
+
+    /// `protocol`: that of the settings, if they name one.
+    pub(super) fn endpoint(&self, protocol: Option<TraceProtocol>) -> Option<Uri> {
         let exporter = self.get("OTEL_TRACES_EXPORTER");
         let is_ours = exporter.is_none_or(|names| names.split(',').any(|it| it.trim() == "otlp"));
-        // A collector that expects gRPC takes no spans over HTTP.
-        if !is_ours || self.of_traces("PROTOCOL") == Some("grpc") {
+        if !is_ours {
             return None;
         }
         // This variable is a whole URL. The one for all signals is a base, to which the path is added (OTLP).
         if let Some(whole) = self.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
             return uri(whole);
         }
+        let (usual, path) = match protocol.unwrap_or_else(|| self.protocol()) {
+            TraceProtocol::Http => (USUAL, PATH),
+            TraceProtocol::Grpc => (USUAL_GRPC, ""),
+        };
         // An exporter that is named without an endpoint uses the default one of OTLP.
-        let usual = exporter.map(|_| USUAL);
+        let usual = exporter.map(|_| usual);
         let base = self.get("OTEL_EXPORTER_OTLP_ENDPOINT").or(usual)?;
-        uri(&format!("{}{PATH}", base.trim_end_matches('/')))
+        uri(&format!("{}{path}", base.trim_end_matches('/')))
     }
 
     pub(super) fn headers(&self) -> Vec<Header> {
@@ -133,11 +146,8 @@ impl<'e> Variables<'e> {
                 Some("not read: raincheck passes traceparent on, and no other form")
             }
             "OTEL_EXPORTER_OTLP_PROTOCOL" | "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" => match value {
-                "http/protobuf" => None,
-                "grpc" => Some(
-                    "raincheck does not export over gRPC: write \"http/protobuf\", and the collector's port for it (4318)",
-                ),
-                _ => Some("not read: raincheck exports as http/protobuf"),
+                "http/protobuf" | "grpc" => None,
+                _ => Some("not read: raincheck exports as http/protobuf, or over grpc"),
             },
             "OTEL_EXPORTER_OTLP_ENDPOINT" | "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" => {
                 let is_read = uri(value).is_some();

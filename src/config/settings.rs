@@ -20,6 +20,7 @@ use super::settings_store::StoreSettings;
 use super::settings_tls::CertificateFiles;
 use super::settings_upstream::{Header, UpstreamSettings};
 use super::source::Source;
+use super::trace_protocol::TraceProtocol;
 use crate::auth::algorithm::Algorithm;
 use crate::auth::public::PublicAddress;
 use crate::notify::signature::WebhookSecret;
@@ -332,6 +333,7 @@ pub struct TelemetrySettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceSettings {
     pub endpoint: Uri,
+    pub protocol: TraceProtocol,
     pub headers: Vec<Header>,
     /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,

@@ -9,6 +9,7 @@ use super::otel::{Variables, uri};
 use super::problem::Problem;
 use super::ratio::Ratio;
 use super::settings::TraceSettings;
+use super::trace_protocol::TraceProtocol;
 
 /// The name of this service if neither the settings nor the environment give one.
 const SERVICE: &str = "raincheck";
@@ -25,11 +26,16 @@ pub(super) fn traces(
             let text = "is not where a collector is; write \"http://127.0.0.1:4318/v1/traces\"";
             Problem::new("telemetry.traces.endpoint", text)
         })?),
-        None => variables.endpoint(),
+        None => variables.endpoint(written.protocol),
     };
     let Some(endpoint) = endpoint.filter(|_| !variables.switch_off()) else {
         return Ok(None);
     };
+    // The protocol of the variables is that of their endpoint.
+    let protocol = written.protocol.unwrap_or_else(|| match &written.endpoint {
+        Some(_) => TraceProtocol::Http,
+        None => variables.protocol(),
+    });
     let is_https = endpoint.scheme_str() == Some("https");
     if written.roots.is_some() && !is_https {
         let text = "only counts where telemetry.traces.endpoint begins with \"https\"";
@@ -59,6 +65,7 @@ pub(super) fn traces(
     let roots = written.roots.map(PathBuf::from);
     Ok(Some(TraceSettings {
         endpoint,
+        protocol,
         headers: own,
         // A file of the environment may be meant for another program, so it is no mistake without TLS.
         roots: roots.or_else(|| variables.roots().filter(|_| is_https)),
@@ -100,10 +107,35 @@ mod tests {
         for off in [
             ("OTEL_SDK_DISABLED", "TRUE"),
             ("OTEL_TRACES_EXPORTER", "none"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
         ] {
             assert_eq!(of(&[BASE, off]), None, "{off:?}");
         }
+    }
+
+    #[test]
+    fn a_collector_for_grpc_has_no_path_and_a_port_of_its_own() {
+        let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+        let found = of(&[BASE, grpc]).unwrap();
+        assert_eq!(found.endpoint.to_string(), "http://collector:4318/");
+        assert_eq!(found.protocol, TraceProtocol::Grpc);
+        let usual = of(&[("OTEL_TRACES_EXPORTER", "otlp"), grpc]).unwrap();
+        assert_eq!(usual.endpoint.to_string(), "http://localhost:4317/");
+        let written = |protocol, endpoint: Option<&str>| {
+            let written = Traces {
+                protocol,
+                endpoint: endpoint.map(str::to_owned),
+                ..Traces::default()
+            };
+            let found = of_file(written, &[BASE, grpc]).unwrap();
+            (found.protocol, found.endpoint.to_string())
+        };
+        // The variables describe their own endpoint only.
+        let own = "http://own/v1/traces";
+        let (http, grpc) = (TraceProtocol::Http, TraceProtocol::Grpc);
+        assert_eq!(written(None, Some(own)), (http, own.to_owned()));
+        assert_eq!(written(Some(grpc), Some(own)), (grpc, own.to_owned()));
+        let base = "http://collector:4318/v1/traces".to_owned();
+        assert_eq!(written(Some(http), None), (http, base));
     }
 
     #[test]

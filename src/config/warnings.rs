@@ -2,6 +2,7 @@
 
 use super::duration::duration_text;
 use super::settings::Config;
+use super::trace_protocol::TraceProtocol;
 use crate::jobs::job_call::JobCall;
 use crate::mcp::tools::Tools;
 use crate::task::policy::{Mode, Rule, Rules};
@@ -165,18 +166,28 @@ fn late_questions(rules: &Rules) -> impl Iterator<Item = String> {
     })
 }
 
-/// The port of collectors for gRPC, which raincheck does not speak.
+/// The ports of collectors.
 const GRPC_PORT: u16 = 4317;
+const HTTP_PORT: u16 = 4318;
 
-/// Warns of an endpoint where collectors take no spans over HTTP. The variables of OpenTelemetry get their path by themselves.
+/// Warns of an endpoint where collectors take no spans by that protocol. The variables of OpenTelemetry get their path by
+/// themselves.
 fn no_collector_there(config: &Config) -> Option<String> {
-    let endpoint = &config.telemetry.traces.as_ref()?.endpoint;
-    let wrong = if endpoint.port_u16() == Some(GRPC_PORT) {
-        "collectors take gRPC at port 4317, and OTLP over HTTP at 4318"
-    } else if endpoint.path() == "/" {
-        "it has no path, and collectors take spans at /v1/traces"
-    } else {
-        return None;
+    let traces = config.telemetry.traces.as_ref()?;
+    let endpoint = &traces.endpoint;
+    let (port, has_path) = (endpoint.port_u16(), endpoint.path() != "/");
+    let wrong = match traces.protocol {
+        TraceProtocol::Http if port == Some(GRPC_PORT) => {
+            "collectors take gRPC at port 4317, and OTLP over HTTP at 4318; for gRPC, write protocol = \"grpc\""
+        }
+        TraceProtocol::Grpc if port == Some(HTTP_PORT) => {
+            "collectors take OTLP over HTTP at port 4318, and gRPC at 4317"
+        }
+        TraceProtocol::Http if !has_path => {
+            "it has no path, and collectors take spans at /v1/traces"
+        }
+        TraceProtocol::Grpc if has_path => "its path does not count, because gRPC has its own",
+        TraceProtocol::Http | TraceProtocol::Grpc => return None,
     };
     Some(format!("telemetry.traces.endpoint {endpoint}: {wrong}"))
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::limit_fill::CONNECTIONS;
 use crate::base::lock::Mutex;
 
 /// The time that a connection that gives way can write its remaining bytes.
@@ -78,7 +79,10 @@ impl OpenConnections {
             gives_way: Notify::new(),
             began: self.began,
         });
-        self.open.lock().insert(number, Arc::clone(&connection));
+        let mut open = self.open.lock();
+        open.insert(number, Arc::clone(&connection));
+        CONNECTIONS.reached(open.len());
+        drop(open);
         Registered {
             connections: Arc::clone(self),
             number,

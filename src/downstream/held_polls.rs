@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::inbound::requester::Requester;
+use crate::base::limit_fill::HELD_POLLS;
 use crate::sharing::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::sharing::shares::{Share, Shares};
 use crate::telemetry::counted::Counted;
@@ -28,6 +29,7 @@ pub(super) struct Place {
 impl HeldPolls {
     /// `of_each_caller`: the most of one caller, where clients must identify themselves.
     pub fn new(places: usize, of_each_caller: Option<usize>) -> Self {
+        HELD_POLLS.may_be(places);
         Self {
             places: ResizableSemaphore::new(places),
             shares: of_each_caller.map(Shares::new),
@@ -36,6 +38,7 @@ impl HeldPolls {
 
     /// Changes how many polls are held. Those beyond it are held to their end.
     pub fn resize(&self, places: usize, of_each_caller: usize) {
+        HELD_POLLS.may_be(places);
         self.places.resize(places);
         if let Some(shares) = &self.shares {
             shares.resize(of_each_caller);

@@ -34,6 +34,7 @@ use super::response_body::SentBody;
 use super::slow_reader::{Patient, Streams};
 use crate::auth::identity::Identity;
 use crate::base::io_reason::io_reason;
+use crate::base::limit_fill::CONNECTIONS;
 use crate::net::connection_threads::ConnectionThreads;
 use crate::net::socket;
 use crate::platform::socket::{bound_unsent, reuse_address};
@@ -45,18 +46,25 @@ use crate::tls::kept::Kept;
 #[derive(Debug)]
 pub struct ConnectionLimits {
     /// The connections at the same time.
-    pub connections: Arc<ResizableSemaphore>,
+    connections: Arc<ResizableSemaphore>,
     header_timeout_ms: AtomicU64,
 }
 
 impl ConnectionLimits {
     pub fn new(connections_max: usize, header_timeout: Duration) -> Arc<Self> {
+        CONNECTIONS.may_be(connections_max);
         let limits = Self {
             connections: ResizableSemaphore::new(connections_max),
             header_timeout_ms: AtomicU64::default(),
         };
         limits.set_header_timeout(header_timeout);
         Arc::new(limits)
+    }
+
+    /// Changes how many connections there may be at the same time.
+    pub fn resize(&self, connections_max: usize) {
+        CONNECTIONS.may_be(connections_max);
+        self.connections.resize(connections_max);
     }
 
     /// Changes the limit for connections that begin from now on.

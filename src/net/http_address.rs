@@ -19,6 +19,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::net::http2;
 use crate::net::public_address::is_public;
 use crate::net::tunnel::{Tunnel, UnusableProxy};
 use crate::tls::kept::Kept;
@@ -82,6 +83,8 @@ pub struct DeniedAddress(IpAddr);
 enum AnswerPart {
     /// The body, of at most so many bytes.
     Body(usize),
+    /// The same over HTTP/2, with the trailers.
+    BodyAndTrailers(usize),
     Head,
 }
 
@@ -90,7 +93,7 @@ enum AnswerPart {
 pub struct HttpAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Empty if the status is no success: such a body is not read.
+    /// Empty if the status is no success and the request went over HTTP/1.1: such a body is not read.
     pub body: Bytes,
 }
 
@@ -153,6 +156,16 @@ impl HttpAddress {
         bytes_max: usize,
     ) -> Result<HttpAnswer, BoxError> {
         self.send(request, AnswerPart::Body(bytes_max)).await
+    }
+
+    /// Sends the request over HTTP/2. The trailers are among the headers of the answer. The caller bounds the time.
+    pub async fn ask_http2(
+        &self,
+        request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<HttpAnswer, BoxError> {
+        self.send(request, AnswerPart::BodyAndTrailers(bytes_max))
+            .await
     }
 
     /// Sends the request. The head of the answer counts, whatever its body is. The caller bounds the time.
@@ -220,6 +233,9 @@ impl HttpAddress {
         mut request: Request<Full<Bytes>>,
         wanted: AnswerPart,
     ) -> Result<HttpAnswer, BoxError> {
+        if let AnswerPart::BodyAndTrailers(bytes_max) = wanted {
+            return self.send_over_http2(stream, request, bytes_max).await;
+        }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
@@ -231,7 +247,7 @@ impl HttpAddress {
                 AnswerPart::Body(bytes_max) if head.status.is_success() => {
                     Limited::new(body, bytes_max).collect().await?.to_bytes()
                 }
-                AnswerPart::Body(_) => Bytes::new(),
+                AnswerPart::Body(_) | AnswerPart::BodyAndTrailers(_) => Bytes::new(),
                 AnswerPart::Head => {
                     // Read so that the other side can finish its write. A failure changes nothing, because only the
                     // head counts.
@@ -255,6 +271,30 @@ impl HttpAddress {
             answer = asking => answer,
             never = driving => never,
         }
+    }
+
+    async fn send_over_http2(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<HttpAnswer, BoxError> {
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        // HTTP/2 says the authority with the path, and has no `Host`.
+        head.uri = Uri::builder()
+            .scheme(if self.tls.is_some() { "https" } else { "http" })
+            .authority(&*self.authority)
+            .path_and_query(path)
+            .build()?;
+        let request = Request::from_parts(head, body.collect().await?.to_bytes());
+        let answer = http2::ask(stream, request, bytes_max).await?;
+        let (head, body) = answer.into_parts();
+        Ok(HttpAnswer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
     }
 }
 

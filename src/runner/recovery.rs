@@ -187,7 +187,8 @@ impl Runner {
         let claimed = self.claim(loaded, TakeoverMode::Resume).await?;
         exchange.control.hold();
         recovered("resumed");
-        info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
+        let task = &claimed.task;
+        info!(task = ?task.id, tool = %task.name, "a call is carried on for its lost owner");
         let runner = Arc::clone(self);
         let carrier = Carrier::adopted(runner, claimed.clone(), custody, exchange, from);
         self.spawn(carrier.task_id(), carrier.run(), permit);
@@ -233,7 +234,8 @@ impl Runner {
             return Ok(());
         };
         recovered("dispatched");
-        info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its last owner");
+        let task = &claimed.task;
+        info!(task = ?task.id, tool = %task.name, attempts = task.attempts, "a call is sent for its last owner");
         let id = claimed.task.id;
         let runner = Arc::clone(self);
         match Carrier::dispatched(

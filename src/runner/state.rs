@@ -22,6 +22,7 @@ use super::told::ToldStates;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::base::clock::Anchored;
+use crate::base::limit_fill::{CALLS, CALLS_PER_CALLER};
 use crate::base::lock::Mutex;
 use crate::sharing::resizable::ResizableSemaphore;
 use crate::sharing::room::BufferBudget;
@@ -129,6 +130,7 @@ impl Runner {
         rules: Arc<Rules>,
         settings: RunnerSettings,
     ) -> Arc<Self> {
+        CALLS.may_be(settings.calls_max);
         let subscriptions = settings.has_subscriptions;
         let subscriptions = subscriptions.then(|| SubscriptionStore::new(kv.for_creates()));
         Arc::new(Self {
@@ -146,7 +148,9 @@ impl Runner {
             admission: Admission::new(rules),
             draining: CancellationToken::new(),
             permits: ResizableSemaphore::new(settings.calls_max),
-            shares: settings.calls_per_caller.map(Shares::new),
+            shares: settings
+                .calls_per_caller
+                .map(|of_each| Shares::of_limit(of_each, &CALLS_PER_CALLER)),
             abandoned_watched: Arc::new(Semaphore::new(settings.calls_max)),
             settings,
             calls: TaskTracker::new(),
@@ -237,6 +241,7 @@ impl Runner {
     /// Changes how many calls may be under way, and how many of them of one caller. Calls that run go on.
     pub fn change_limits(&self, calls_max: usize, calls_per_caller: usize) {
         self.permits.resize(calls_max);
+        CALLS.may_be(calls_max);
         if let Some(shares) = &self.shares {
             shares.resize(calls_per_caller);
         }

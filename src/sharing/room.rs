@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
+use crate::base::limit_fill::{BUFFER_BYTES, LimitFill};
+
 /// A body of up to this size is small, and so is the beginning of a larger body. Small answers do not count,
 /// because they fit into a connection's buffer, which has its own bound.
 pub const SMALL: usize = 16 * 1024;
@@ -24,13 +26,31 @@ pub struct BufferBudget {
 struct BudgetPart {
     max: AtomicUsize,
     taken: AtomicUsize,
+    /// Shows operators how near the part was to being used up.
+    fill: Option<&'static LimitFill>,
 }
 
 impl BudgetPart {
-    fn new(max: usize) -> Self {
-        Self {
-            max: AtomicUsize::new(max),
+    fn new(max: usize, fill: Option<&'static LimitFill>) -> Self {
+        let part = Self {
+            max: AtomicUsize::default(),
             taken: AtomicUsize::new(0),
+            fill,
+        };
+        part.resize(max);
+        part
+    }
+
+    fn resize(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+        if let Some(fill) = self.fill {
+            fill.may_be(max);
+        }
+    }
+
+    fn reached(&self, taken: usize) {
+        if let Some(fill) = self.fill {
+            fill.reached(taken);
         }
     }
 
@@ -51,6 +71,9 @@ impl BudgetPart {
         let taken = &self.taken;
         // The counter guards no other data, so relaxed order suffices.
         let updated = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if let Ok(before) = updated {
+            self.reached(before + bytes);
+        }
         updated.is_ok()
     }
 
@@ -74,16 +97,17 @@ impl BufferBudget {
     pub fn new(bytes_max: usize) -> Arc<Self> {
         let small = bytes_max / 4;
         Arc::new(Self {
-            small: BudgetPart::new(small),
-            large: BudgetPart::new(bytes_max - small),
+            // Every request takes a small part, and none of them pays for a look at how full it is.
+            small: BudgetPart::new(small, None),
+            large: BudgetPart::new(bytes_max - small, Some(&BUFFER_BYTES)),
         })
     }
 
     /// Changes the bound. What is buffered beyond it stays.
     pub fn resize(&self, bytes_max: usize) {
         let small = bytes_max / 4;
-        self.small.max.store(small, Ordering::Relaxed);
-        self.large.max.store(bytes_max - small, Ordering::Relaxed);
+        self.small.resize(small);
+        self.large.resize(bytes_max - small);
     }
 
     /// An empty share, for a body that will arrive.
@@ -108,7 +132,8 @@ impl BufferBudget {
             return None;
         }
         let mut place = self.enter();
-        self.large.taken.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.large.taken.fetch_add(bytes, Ordering::Relaxed);
+        self.large.reached(before.saturating_add(bytes));
         place.large = bytes;
         Some(place)
     }

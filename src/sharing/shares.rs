@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::account::Account;
+use crate::base::limit_fill::LimitFill;
 use crate::base::lock::Mutex;
 use crate::base::prehashed::PrehashedMap;
 use crate::task::id::Caller;
@@ -15,6 +16,8 @@ pub struct Shares {
     of_each: AtomicUsize,
     /// As many entries as there are [`Share`]s at most.
     taken: Mutex<PrehashedMap<Account, usize>>,
+    /// Shows operators how near a caller came to its share.
+    fill: Option<&'static LimitFill>,
 }
 
 /// A part of a caller's share. Dropping it gives it back.
@@ -28,33 +31,49 @@ pub struct Share {
 impl Shares {
     /// `of_each`: the most of one caller.
     pub fn new(of_each: usize) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::with(of_each, None))
+    }
+
+    /// The same for a limit of operators.
+    pub fn of_limit(of_each: usize, fill: &'static LimitFill) -> Arc<Self> {
+        fill.may_be(of_each);
+        Arc::new(Self::with(of_each, Some(fill)))
+    }
+
+    fn with(of_each: usize, fill: Option<&'static LimitFill>) -> Self {
+        Self {
             of_each: AtomicUsize::new(of_each),
             taken: Mutex::default(),
-        })
+            fill,
+        }
     }
 
     /// Changes the most of one caller. What a caller has beyond it, it keeps.
     pub fn resize(&self, of_each: usize) {
         self.of_each.store(of_each, Ordering::Relaxed);
+        if let Some(fill) = self.fill {
+            fill.may_be(of_each);
+        }
     }
 
     /// Takes so much for the caller. `None`: with it, the caller would have more than one caller may.
     pub fn take(self: &Arc<Self>, caller: Caller, amount: usize) -> Option<Share> {
         let of_each = self.of_each.load(Ordering::Relaxed);
         let account = caller.account();
-        match self.taken.lock().entry(account) {
+        let taken = match self.taken.lock().entry(account) {
             Entry::Occupied(mut before) => {
                 let taken = before.get().saturating_add(amount);
                 if taken > of_each {
                     return None;
                 }
                 before.insert(taken);
+                taken
             }
-            Entry::Vacant(none) if amount <= of_each => {
-                none.insert(amount);
-            }
+            Entry::Vacant(none) if amount <= of_each => *none.insert(amount),
             Entry::Vacant(_) => return None,
+        };
+        if let Some(fill) = self.fill {
+            fill.reached(taken);
         }
         Some(Share {
             shares: Arc::clone(self),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
 use crate::base::account::Account;
+use crate::base::limit_fill::LimitFill;
 use crate::base::lock::Mutex;
 use crate::base::prehashed::PrehashedMap;
 use crate::task::id::Caller;
@@ -32,6 +33,45 @@ pub struct OverQuota;
 #[derive(Debug)]
 pub struct Quotas {
     used: Mutex<Used>,
+    /// Shows operators how near the quotas were to being used up.
+    fills: Option<QuotaFills>,
+}
+
+/// The limits that an operator set as quotas.
+#[derive(Debug)]
+pub struct QuotaFills {
+    pub of_caller: SumFills,
+    pub in_all: SumFills,
+}
+
+/// The limits of one pair of sums.
+#[derive(Debug)]
+pub struct SumFills {
+    pub entries: &'static LimitFill,
+    pub bytes: &'static LimitFill,
+}
+
+impl QuotaFills {
+    fn may_be(&self, of_caller: Allowance, in_all: Allowance) {
+        self.of_caller.may_be(of_caller);
+        self.in_all.may_be(in_all);
+    }
+}
+
+impl SumFills {
+    fn may_be(&self, most: Allowance) {
+        self.entries.may_be(whole(most.entries));
+        self.bytes.may_be(whole(most.bytes));
+    }
+
+    fn reached(&self, sum: Sum) {
+        self.entries.reached(whole(sum.entries));
+        self.bytes.reached(whole(sum.bytes));
+    }
+}
+
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[derive(Debug)]
@@ -107,6 +147,20 @@ impl Quotas {
                 callers: PrehashedMap::default(),
                 all: Usage::default(),
             }),
+            fills: None,
+        }
+    }
+
+    /// The same quotas, with what operators see of them.
+    #[must_use]
+    pub fn filling(self, fills: QuotaFills) -> Self {
+        let Used {
+            of_caller, in_all, ..
+        } = *self.used.lock();
+        fills.may_be(of_caller, in_all);
+        Self {
+            fills: Some(fills),
+            ..self
         }
     }
 
@@ -115,6 +169,16 @@ impl Quotas {
         let mut used = self.used.lock();
         used.of_caller = of_caller;
         used.in_all = in_all;
+        if let Some(fills) = &self.fills {
+            fills.may_be(of_caller, in_all);
+        }
+    }
+
+    fn grew(&self, of_caller: &Usage, all: &Usage) {
+        if let Some(fills) = &self.fills {
+            fills.of_caller.reached(of_caller.sum);
+            fills.in_all.reached(all.sum);
+        }
     }
 
     fn used(&self, now_ms: u64) -> MutexGuard<'_, Used> {
@@ -147,6 +211,7 @@ impl Quotas {
     ) -> Result<(), OverQuota> {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
+        let used = &mut *used;
         let of_caller = used.callers.get(&caller.account());
         let has_room = match of_caller {
             Some(usage) => usage.has(bytes, used.of_caller),
@@ -160,6 +225,7 @@ impl Quotas {
         used.all.add(minute, 1, bytes);
         let usage = used.callers.entry(caller.account()).or_default();
         usage.add(minute, 1, bytes);
+        self.grew(usage, &used.all);
         Ok(())
     }
 
@@ -187,9 +253,9 @@ impl Quotas {
         if usage.sum.bytes >= of_caller.bytes || all.sum.bytes >= in_all.bytes {
             return Err(OverQuota);
         }
-        for usage in [usage, all] {
-            usage.add(minute, 0, bytes);
-        }
+        usage.add(minute, 0, bytes);
+        all.add(minute, 0, bytes);
+        self.grew(usage, all);
         Ok(())
     }
 
@@ -197,10 +263,12 @@ impl Quotas {
     pub fn grow(&self, caller: &Caller, bytes: usize, expires_ms: u64, now_ms: u64) {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
+        let used = &mut *used;
         // Otherwise another replica counts the entries of this caller, or an earlier process did.
         if let Some(usage) = used.callers.get_mut(&caller.account()) {
             usage.add(minute, 0, bytes);
             used.all.add(minute, 0, bytes);
+            self.grew(usage, &used.all);
         }
     }
 
@@ -242,10 +310,11 @@ impl Quotas {
         if more > 0 && !(fits(usage, *of_caller) && fits(all, *in_all)) {
             return false;
         }
-        for usage in [usage, all] {
+        for usage in [&mut *usage, &mut *all] {
             usage.add(minute, 0, more);
             usage.take_back(minute, 0, before.saturating_sub(after));
         }
+        self.grew(usage, all);
         true
     }
 }

@@ -4,6 +4,7 @@ use prometheus::{Histogram, IntGauge};
 use tokio::time::Instant;
 
 use super::metrics::METRICS;
+use crate::base::limit_fill::{CALLS, HELD_POLLS, LimitFill};
 
 /// Counts one thing until it is dropped.
 #[derive(Debug)]
@@ -21,6 +22,12 @@ impl Counted {
         }
     }
 
+    /// With the highest number that was reached of a limit.
+    fn filling(self, limit: &LimitFill) -> Self {
+        limit.reached(usize::try_from(self.gauge.get()).unwrap_or_default());
+        self
+    }
+
     /// With the time that it lasted.
     fn measured(mut self, durations: Histogram) -> Self {
         self.lasted = Some((durations, Instant::now()));
@@ -29,7 +36,7 @@ impl Counted {
 
     /// A call that this replica carries.
     pub fn call() -> Self {
-        Self::of(&METRICS.process.calls_running)
+        Self::of(&METRICS.process.calls_running).filling(&CALLS)
     }
 
     /// A call that waits for its turn.
@@ -39,7 +46,7 @@ impl Counted {
 
     /// A poll that waits for a change of its task.
     pub fn held_poll() -> Self {
-        Self::of(&METRICS.process.polls_held)
+        Self::of(&METRICS.process.polls_held).filling(&HELD_POLLS)
     }
 
     /// A session with a legacy server.

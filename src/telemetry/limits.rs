@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use prometheus::IntCounter;
 
 use super::metrics::METRICS;
+use crate::base::limit_fill;
 
 /// A limit that refuses requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,20 @@ pub fn refused(limit: LimitHit) {
     // The counters are in the order of `ALL`.
     if let Some(counter) = place.and_then(|place| COUNTERS.get(place)) {
         counter.inc();
+    }
+}
+
+/// Writes the limits, and how near each was, into the metrics. Called for each scrape.
+pub fn measure() {
+    let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let calls = &METRICS.calls;
+    for fill in limit_fill::ALL {
+        if let Some((limit, highest)) = fill.read() {
+            let labels = [fill.setting];
+            calls.limits.with_label_values(&labels).set(gauge(limit));
+            let reached = calls.limits_reached.with_label_values(&labels);
+            reached.set(gauge(highest));
+        }
     }
 }
 

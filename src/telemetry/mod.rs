@@ -12,6 +12,7 @@ pub mod operation_ending;
 pub mod operation_series;
 pub mod operations;
 pub mod polls;
+pub mod reloads;
 pub mod repeats;
 pub mod resources;
 pub mod seconds;

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hyper::Method;
+use prometheus::Histogram;
 use tokio::time::Instant;
 
+use super::metrics::METRICS;
 use super::operation_ending::OperationEnding;
 use super::operation_series::{OperationSeries, OperationTerms, Side, series};
 
@@ -20,6 +23,21 @@ pub fn measure() {
 /// Returns `true` if durations are measured.
 pub fn are_measured() -> bool {
     ARE_READ.load(Ordering::Relaxed)
+}
+
+thread_local! {
+    /// To find a series takes longer than to count in it.
+    static RESPONSES: Histogram =
+        METRICS.operations.responses.with_label_values(&[]);
+}
+
+/// Counts the time from a request to a server over HTTP to the head of its response, which is there now.
+pub fn responded(method: &Method, sent: Instant) {
+    // The stream that a GET opens begins when the server likes.
+    if are_measured() && method == Method::POST {
+        let seconds = (Instant::now() - sent).as_secs_f64();
+        RESPONSES.with(|responses| responses.observe(seconds));
+    }
 }
 
 /// A request under way.

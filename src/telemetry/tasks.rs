@@ -84,7 +84,6 @@ fn report(change: TaskChange, before: Option<&Task>, task: &Task) {
         TaskChange::TakenOver => {
             metrics.takeovers.inc();
             traces::tasks::taken_over(task);
-            info!(task = ?task.id, tool = %task.name, "the call of a lost owner is carried on");
         }
         TaskChange::Ended => ended(before, task),
     }

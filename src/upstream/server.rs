@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::base::limit_fill::{CHILDREN, SESSIONS};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::upstream::client_session::registry::ClientSessions;
@@ -89,7 +90,7 @@ impl Server {
         let limits = PoolLimits {
             sessions_max: settings.children_max,
             of_each_caller: settings.children_of_each_caller,
-            setting: "children_max",
+            fill: &CHILDREN,
             wait: settings.session_wait,
             sharing: sharing(settings, Sharing::UntilAsked),
         };
@@ -176,7 +177,7 @@ impl HttpServer {
         let limits = |pooled| PoolLimits {
             sessions_max: settings.sessions_max,
             of_each_caller: settings.sessions_of_each_caller,
-            setting: "sessions_max",
+            fill: &SESSIONS,
             wait: settings.session_wait,
             sharing: sharing(settings, pooled),
         };

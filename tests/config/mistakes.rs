@@ -169,6 +169,10 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         r#"config.toml: telemetry.traces.endpoint: is not where a collector is; write "http://127.0.0.1:4318/v1/traces""#,
     ),
     (
+        "[telemetry.traces]\nprotocol = 'http'",
+        r#"config.toml: telemetry.traces.protocol: "http" is not one of "http/protobuf", "grpc""#,
+    ),
+    (
         "[listen]\npublic_url = 'https://tools.example.com:99999/mcp'",
         "config.toml: listen.public_url: \"https://tools.example.com:99999/mcp\" is not a plain address; \
              write \"https://tools.example.com/mcp\"",

@@ -26,11 +26,19 @@ fn what_cannot_have_an_effect_is_warned_of() {
         (
             "[telemetry.traces]\nendpoint = 'http://127.0.0.1:4317/v1/traces'",
             "telemetry.traces.endpoint http://127.0.0.1:4317/v1/traces: collectors take gRPC at port 4317, and OTLP over \
-             HTTP at 4318",
+             HTTP at 4318; for gRPC, write protocol = \"grpc\"",
         ),
         (
             "[telemetry.traces]\nendpoint = 'http://collector:4318'",
             "telemetry.traces.endpoint http://collector:4318/: it has no path, and collectors take spans at /v1/traces",
+        ),
+        (
+            "[telemetry.traces]\nendpoint = 'http://collector:4318'\nprotocol = 'grpc'",
+            "telemetry.traces.endpoint http://collector:4318/: collectors take OTLP over HTTP at port 4318, and gRPC at 4317",
+        ),
+        (
+            "[telemetry.traces]\nendpoint = 'http://collector:4317/v1/traces'\nprotocol = 'grpc'",
+            "telemetry.traces.endpoint http://collector:4317/v1/traces: its path does not count, because gRPC has its own",
         ),
         (
             "[events]\nwebhooks = 'public'",
@@ -47,6 +55,7 @@ fn what_has_an_effect_is_not_warned_of() {
         "[tasks]\ninput_timeout = '30m'",
         "[tasks]\ninput_timeout = '2h'\nmax_duration = '3h'\n[[tools]]\nname = 'a'\nretention = '2h'",
         "[telemetry.traces]\nendpoint = 'http://127.0.0.1:4318/v1/traces'\nratio = 0.5",
+        "[telemetry.traces]\nendpoint = 'http://127.0.0.1:4317'\nprotocol = 'grpc'",
     ] {
         assert_eq!(warned(&from_file(text)), [""; 0], "{text}");
     }

@@ -159,6 +159,8 @@ mod result_sizes;
 mod results;
 mod sealed;
 mod sent_again;
+#[cfg(target_os = "linux")]
+mod service_manager;
 mod slow_start;
 mod sse;
 mod stdio;

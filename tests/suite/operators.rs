@@ -15,6 +15,7 @@ in_both_eras!(
     each_task_ends_with_a_line_and_is_counted,
     a_call_that_gets_its_answer_is_counted_without_a_task,
     both_sides_of_a_request_are_measured,
+    an_operator_sees_how_near_each_limit_was,
     an_outage_of_the_store_does_not_fill_the_log,
 );
 
@@ -228,7 +229,56 @@ async fn both_sides_of_a_request_are_measured(era: Era) {
         r#"transport="tcp""#,
     ];
     assert!(measured(&seen, "server", &polls) >= 1.0, "{seen:?}");
+    let heads = seen["raincheck_upstream_response_seconds_count"];
+    assert!(heads >= 5.0, "five calls went to the server: {seen:?}");
     check_metrics(&rig).await;
+}
+
+async fn an_operator_sees_how_near_each_limit_was(era: Era) {
+    let limits = "calls = 7\ntasks = 6\nbuffer_bytes_max = \"8MiB\"";
+    let config = with_operators(Config::always()).section("limits", limits);
+    let rig = Rig::start(era, config).await;
+    let client = rig.client();
+    let mut tasks = Vec::new();
+    for nonce in ["a", "b"] {
+        let held = client.call("held", json!({"nonce": nonce})).await;
+        tasks.push(held.into_task());
+        rig.upstream.until_started(nonce).await;
+    }
+    for (task, nonce) in tasks.iter().zip(["a", "b"]) {
+        rig.upstream.release(nonce);
+        client.until(task, "completed").await;
+    }
+    let large = json!({"text": "x".repeat(100_000)});
+    let task = client.call("echo", large).await.into_task();
+    client.until(&task, "completed").await;
+    let seen = samples(&rig).await;
+    let [most, limit] = ["raincheck_limit_highest", "raincheck_limit"].map(|name| {
+        let seen = &seen;
+        move |of: &str| seen.get(&format!("{name}{{limit={of:?}}}")).copied()
+    });
+    // What has ended stays in view.
+    for (name, used, max) in [("limits.calls", 2.0, 7.0), ("limits.tasks", 3.0, 6.0)] {
+        assert_eq!(
+            (most(name), limit(name)),
+            (Some(used), Some(max)),
+            "{name}: {seen:?}"
+        );
+    }
+    for name in [
+        "limits.connections",
+        "limits.task_bytes",
+        "limits.buffer_bytes_max",
+    ] {
+        let (used, max) = (most(name).unwrap(), limit(name).unwrap());
+        assert!(0.0 < used && used < max, "{name}: {used} of {max}");
+    }
+    assert!(
+        most("limits.buffer_bytes_max").unwrap() > 80_000.0,
+        "{seen:?}"
+    );
+    // Nobody says who calls, so no caller has a share.
+    assert_eq!(limit("limits.calls_per_caller"), None);
 }
 
 /// Lets Prometheus's own tool judge a scrape.

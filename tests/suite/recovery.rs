@@ -23,6 +23,16 @@ async fn a_call_on_a_resumable_stream_is_carried_on_and_runs_once() {
     let state = pair.at_b().until(&task, "completed").await;
     assert_eq!(state["result"]["content"][0]["text"], "stepped");
     assert_eq!(pair.upstream.tally("steps").started, 1);
+    // One line says what was done, and for which tool.
+    let log = pair.b.log();
+    let of_task: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("lost owner"))
+        .collect();
+    assert!(
+        of_task.len() == 1 && of_task[0].contains("tool=steps"),
+        "{of_task:?}"
+    );
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use crate::support::client::Answer;
 use crate::support::issuer::Issuer;
-use crate::support::{Client, Config, Era, PATIENCE, Rig, TempDir, in_both_eras, within};
+use crate::support::{
+    Client, Config, Era, PATIENCE, Rig, TempDir, eventually, in_both_eras, within,
+};
 
 in_both_eras!(
     a_call_that_runs_keeps_its_rules_and_the_next_has_the_new_ones,
@@ -146,6 +148,17 @@ async fn limits_of_the_process_change_while_it_serves(era: Era) {
     scene.take(with("tasks = 1")).await;
     let refused = client.call("echo", json!({})).await.refusal();
     assert_eq!(refused.1, -32603, "two tasks are kept already");
+    scene.take(with("tasks = 1")).await;
+    let metrics = scene.operators.page("/metrics").await.body;
+    for line in [
+        r#"raincheck_reloads_total{outcome="changed"} 2"#,
+        r#"raincheck_reloads_total{outcome="unchanged"} 1"#,
+        r#"raincheck_reloads_total{outcome="failed"} 0"#,
+        r#"raincheck_limit{limit="limits.tasks"} 1"#,
+        r#"raincheck_limit_highest{limit="limits.tasks"} 2"#,
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }
 
 async fn a_scope_that_is_new_is_asked_for_at_once(era: Era) {
@@ -215,6 +228,13 @@ async fn a_broken_file_of_any_kind_leaves_everything_as_it_was() {
     scene.rig.proxy.hang_up();
     let said = "the settings have a mistake";
     scene.rig.proxy.until_said(said, 7).await;
+    let failed = "raincheck_reloads_total{outcome=\"failed\"} 8";
+    eventually(PATIENCE, "every failure is counted", async || {
+        let metrics = scene.operators.page("/metrics").await.body;
+        let is_counted = metrics.contains(failed);
+        if is_counted { Ok(()) } else { Err(metrics) }
+    })
+    .await;
     client.call("echo", json!({"text": "x"})).await.into_text();
     let shown = scene.operators.page("/config").await.json();
     assert_eq!(shown["tasks"]["mode"], "never");

@@ -381,6 +381,52 @@ async fn a_collector_that_is_away_keeps_no_call_waiting() {
 }
 
 #[tokio::test]
+async fn spans_go_over_grpc_too() {
+    const UNAVAILABLE: u16 = 14;
+    const UNAUTHENTICATED: u16 = 16;
+    let collector = Collector::of_grpc().await;
+    collector.answer_with(UNAVAILABLE);
+    let config = collector.of(Config::auto("10s"));
+    let rig = Rig::start(Era::Modern, config).await;
+    let client = rig.client();
+    client.call("fail", json!({})).await;
+    let said = "why=\"gRPC 14 UNAVAILABLE\"";
+    rig.proxy.until_said(said, 1).await;
+    collector.answer_with(0);
+    let spans = collector.until("tools/call fail", 2).await;
+    let failed = only(&spans, "tools/call fail", SERVER);
+    assert_eq!(failed.said("error.type"), "tool_error");
+    rig.proxy.until_said("takes spans again", 1).await;
+    collector.answer_with(UNAUTHENTICATED);
+    client.call("echo", json!({"text": "x"})).await;
+    let said = "status=gRPC 16 UNAUTHENTICATED";
+    rig.proxy.until_said(said, 1).await;
+}
+
+#[tokio::test]
+async fn the_usual_variables_are_enough_for_grpc() {
+    let collector = Collector::of_grpc().await;
+    let config = Config::auto("10s")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)
+        .env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=b4e1%20c0de")
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let rig = Rig::start(Era::Modern, config).await;
+    rig.client().call("fail", json!({})).await;
+    collector.until("tools/call fail", 1).await;
+    assert_eq!(collector.got().headers[0]["x-key"], "b4e1 c0de");
+}
+
+#[tokio::test]
+async fn what_speaks_no_grpc_is_named_as_that() {
+    let collector = Collector::start().await;
+    let terms = format!("endpoint = {:?}\nprotocol = \"grpc\"", collector.url);
+    let config = Config::auto("10s").section("telemetry.traces", &terms);
+    let rig = Rig::start(Era::Modern, config).await;
+    rig.client().call("fail", json!({})).await;
+    rig.proxy.until_said("does not take spans", 1).await;
+}
+
+#[tokio::test]
 async fn a_call_on_a_session_is_traced_and_its_other_bytes_stay() {
     for (config, is_carried) in [(Config::never(), false), (Config::always(), true)] {
         let collector = Collector::start().await;

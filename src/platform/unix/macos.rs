@@ -54,4 +54,4 @@ pub mod process {
     }
 }
 
-pub use super::super::lacking::{ALLOCATOR, Allocator, bounds, reaper, resources};
+pub use super::super::lacking::{ALLOCATOR, Allocator, bounds, reaper, resources, service};

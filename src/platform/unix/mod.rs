@@ -13,6 +13,6 @@ pub mod signals;
 pub mod socket;
 
 #[cfg(target_os = "linux")]
-pub use linux::{ALLOCATOR, Allocator, LACKS, bounds, process, reaper, resources};
+pub use linux::{ALLOCATOR, Allocator, LACKS, bounds, process, reaper, resources, service};
 #[cfg(target_os = "macos")]
-pub use macos::{ALLOCATOR, Allocator, LACKS, bounds, process, reaper, resources};
+pub use macos::{ALLOCATOR, Allocator, LACKS, bounds, process, reaper, resources, service};

@@ -9,7 +9,7 @@ pub mod process;
 pub mod signals;
 pub mod socket;
 
-pub use super::lacking::{ALLOCATOR, Allocator, bounds, reaper, resources};
+pub use super::lacking::{ALLOCATOR, Allocator, bounds, reaper, resources, service};
 
 /// The functions that raincheck does not have on Windows, for its user. docs/servers.md and docs/operations.md have them all.
 pub const LACKS: Option<&str> = Some(

@@ -12,6 +12,8 @@ pub struct CallMetrics {
     pub failed: IntCounterVec,
     pub remote_checks: IntCounterVec,
     pub refusals: IntCounterVec,
+    pub limits: IntGaugeVec,
+    pub limits_reached: IntGaugeVec,
     pub pauses: IntGauge,
 }
 
@@ -60,6 +62,20 @@ impl CallMetrics {
                  `limits.tasks` stands for all four quotas of tasks; `limits.connections` counts the connections \
                  without a whole request that gave way; `upstream.sessions_max` stands for `upstream.children_max`, \
                  too; `paused` counts the calls of tools that an operator has paused.",
+                &["limit"],
+            ),
+            limits: list.gauges(
+                "raincheck_limit",
+                "The limit, by its setting, as it is now. For each limit of this process that has a \
+                 `raincheck_limit_highest`.",
+                &["limit"],
+            ),
+            limits_reached: list.gauges(
+                "raincheck_limit_highest",
+                "The most that was in use of the limit at one time since the start. Divided by `raincheck_limit`: how near \
+                 this replica came to refusals. `limits.buffer_bytes_max`: of the three quarters of it that are for what is \
+                 larger than 16 KiB; answers may take twice as much. A limit of one caller: of the caller that had most. \
+                 The tasks and their bytes: those that this replica made.",
                 &["limit"],
             ),
             pauses: list.gauge(

@@ -28,6 +28,7 @@ pub struct OperationMetrics {
     pub server: ThreadHistograms,
     pub client: ThreadHistograms,
     pub client_sessions: HistogramVec,
+    pub responses: ThreadHistograms,
 }
 
 impl OperationMetrics {
@@ -55,6 +56,14 @@ impl OperationMetrics {
                 "Seconds that a session with a legacy server over HTTP, or a process of the server's command, lasted \
                  (OpenTelemetry, `mcp.client.session.duration`).",
                 &["network_transport"],
+                SECONDS,
+            ),
+            responses: list.thread_histograms(
+                "raincheck_upstream_response_seconds",
+                "Seconds from a POST to a server over HTTP to the head of its response: of requests that pass, and of those \
+                 that raincheck carries. The wait for a connection does not count. A server that answers with one JSON body sends the \
+                 head when the tool has ended; one that streams may send it at once.",
+                &[],
                 SECONDS,
             ),
         }

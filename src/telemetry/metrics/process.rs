@@ -1,6 +1,6 @@
 //! Metrics of the process.
 
-use prometheus::{IntCounter, IntGauge, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::list::List;
 
@@ -18,6 +18,7 @@ pub struct ProcessMetrics {
     pub heartbeats_failed: IntCounter,
     pub owners_lost: IntCounter,
     pub log_lines_dropped: IntCounter,
+    pub reloads: IntCounterVec,
 }
 
 impl ProcessMetrics {
@@ -83,6 +84,13 @@ impl ProcessMetrics {
             log_lines_dropped: list.counter(
                 "raincheck_log_lines_dropped_total",
                 "Lines of the log that standard error did not take in time. No call waits for the reader of the log.",
+            ),
+            reloads: list.counters(
+                "raincheck_reloads_total",
+                "Reloads of the settings and files (SIGHUP, `POST /reload`), by outcome: `changed` (a setting changed, or needs a \
+                 restart), `unchanged` (every setting is as it was; files were read anew), `failed` (something has a mistake, \
+                 and everything stays as it was).",
+                &["outcome"],
             ),
         }
     }

@@ -12,13 +12,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::grpc::{self, GrpcStatus};
 use super::otlp;
 use super::queue::{EndedSpans, SpanQueue, count};
 use super::rejected::rejected;
 use crate::base::backoff::after_ms;
 use crate::base::io_reason::io_reason;
 use crate::base::retry_after;
-use crate::net::http_address::HttpAddress;
+use crate::net::http_address::{HttpAddress, HttpAnswer};
 
 /// The time within which the collector must answer a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ pub struct Collector {
     pub address: HttpAddress,
     pub headers: HeaderMap,
     pub resource: TraceResource,
+    /// Spans go over gRPC. Else over HTTP.
+    pub is_grpc: bool,
 }
 
 impl fmt::Debug for Collector {
@@ -52,11 +55,27 @@ enum SendOutcome {
     /// The collector has it, but for so many of its spans.
     Taken { rejected: u64 },
     /// The collector will never take it.
-    Refused(StatusCode),
+    Refused(CollectorStatus),
     /// The collector takes the batch later, perhaps at a time that it names.
-    Later(StatusCode, Option<Duration>),
+    Later(CollectorStatus, Option<Duration>),
     /// The collector does not answer. Holds why.
     Away(String),
+}
+
+/// The status with which a collector does not take a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CollectorStatus {
+    Http(StatusCode),
+    Grpc(GrpcStatus),
+}
+
+impl fmt::Display for CollectorStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(status) => write!(f, "HTTP {status}"),
+            Self::Grpc(status) => status.fmt(f),
+        }
+    }
 }
 
 /// Exports until `stop`, and then what still waits, for at most `last`.
@@ -151,7 +170,7 @@ impl ExportState {
                 None
             }
             SendOutcome::Later(status, asked) => {
-                let pause = self.failed(&format!("HTTP {status}"));
+                let pause = self.failed(&status.to_string());
                 // "At once", said again and again, must not be a busy loop.
                 Some(Pause::Asked(
                     asked.map_or(pause, |asked| asked.max(pause / 8)),
@@ -184,35 +203,69 @@ fn settle(outcome: &str, batch: &mut EndedSpans) {
 pub async fn probe(collector: &Collector) -> Result<(), String> {
     match collector.send(&EndedSpans::default()).await {
         SendOutcome::Taken { .. } => Ok(()),
-        SendOutcome::Refused(status) | SendOutcome::Later(status, _) => {
-            Err(format!("HTTP {status}"))
-        }
+        SendOutcome::Refused(status) | SendOutcome::Later(status, _) => Err(status.to_string()),
         SendOutcome::Away(why) => Err(why),
     }
 }
 
 impl Collector {
     async fn send(&self, spans: &EndedSpans) -> SendOutcome {
-        let body = otlp::request(&self.resource, &spans.bytes);
-        let request = Request::post(self.address.path())
-            .header(CONTENT_TYPE, PROTOBUF)
-            .header(USER_AGENT, AGENT)
-            .body(Full::new(Bytes::from(body)));
-        let Ok(mut request) = request else {
-            return SendOutcome::Refused(StatusCode::BAD_REQUEST);
+        let message = otlp::request(&self.resource, &spans.bytes);
+        let request = if self.is_grpc {
+            grpc::request(message)
+        } else {
+            Request::post(self.address.path())
+                .header(CONTENT_TYPE, PROTOBUF)
+                .body(Bytes::from(message))
         };
+        let Ok(request) = request else {
+            return SendOutcome::Refused(CollectorStatus::Http(StatusCode::BAD_REQUEST));
+        };
+        let mut request = request.map(Full::new);
+        request.headers_mut().insert(USER_AGENT, AGENT);
         request.headers_mut().extend(self.headers.clone());
-        match timeout(PATIENCE, self.address.ask(request, ANSWER_BYTES_MAX)).await {
-            Ok(Ok(answer)) if answer.status.is_success() => SendOutcome::Taken {
-                rejected: rejected(&answer.body),
-            },
-            Ok(Ok(answer)) if is_temporary(answer.status) => {
-                SendOutcome::Later(answer.status, retry_after::pause(&answer.headers))
+        let asking = async {
+            if self.is_grpc {
+                let asking = self.address.ask_http2(request, ANSWER_BYTES_MAX);
+                Box::pin(asking).await
+            } else {
+                self.address.ask(request, ANSWER_BYTES_MAX).await
             }
-            Ok(Ok(answer)) => SendOutcome::Refused(answer.status),
+        };
+        match timeout(PATIENCE, asking).await {
+            Ok(Ok(answer)) if self.is_grpc && answer.status.is_success() => of_grpc(&answer),
+            Ok(Ok(answer)) => of_http(&answer),
             Ok(Err(error)) => SendOutcome::Away(io_reason(&error)),
             Err(_elapsed) => SendOutcome::Away("no answer within 10 s".to_owned()),
         }
+    }
+}
+
+fn of_http(answer: &HttpAnswer) -> SendOutcome {
+    let status = CollectorStatus::Http(answer.status);
+    if answer.status.is_success() {
+        SendOutcome::Taken {
+            rejected: rejected(&answer.body),
+        }
+    } else if is_temporary(answer.status) {
+        SendOutcome::Later(status, retry_after::pause(&answer.headers))
+    } else {
+        SendOutcome::Refused(status)
+    }
+}
+
+fn of_grpc(answer: &HttpAnswer) -> SendOutcome {
+    let Some(status) = GrpcStatus::of(&answer.headers) else {
+        return SendOutcome::Away("what answers does not speak gRPC".to_owned());
+    };
+    if status == GrpcStatus::OK {
+        SendOutcome::Taken {
+            rejected: rejected(grpc::message(&answer.body)),
+        }
+    } else if status.is_temporary(&answer.headers) {
+        SendOutcome::Later(CollectorStatus::Grpc(status), None)
+    } else {
+        SendOutcome::Refused(CollectorStatus::Grpc(status))
     }
 }
 
@@ -223,7 +276,8 @@ fn is_temporary(status: StatusCode) -> bool {
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
-const AGENT: &str = concat!("raincheck/", env!("CARGO_PKG_VERSION"));
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("raincheck/", env!("CARGO_PKG_VERSION")));
 
 #[cfg(test)]
 mod tests {
@@ -264,6 +318,7 @@ mod tests {
             address,
             headers: HeaderMap::new(),
             resource: TraceResource::new(),
+            is_grpc: false,
         };
         (listener, collector)
     }

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod export;
+mod grpc;
 mod keys;
 mod otlp;
 mod queue;

@@ -31,6 +31,8 @@ pub(super) struct ConnectionPools(PerThread<ConnectionPool>);
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     pub(super) sender: SendRequest<RequestBody>,
+    /// When it was taken for its request.
+    pub(super) taken: Instant,
     /// `None`: it is closed after this use.
     pool: Option<Arc<ConnectionPool>>,
 }
@@ -40,29 +42,41 @@ impl ConnectionPools {
     /// because some servers serve one connection at a time.
     pub(super) async fn take(&self) -> Option<PooledConnection> {
         let here = self.0.here();
-        if let Some(sender) = here.take().await {
+        if let Some(taken) = here.take().await {
             here.of_others.store(0, Ordering::Relaxed);
-            return Some(PooledConnection::of(here, sender));
+            return Some(PooledConnection::of(here, taken));
         }
         let mut pools = self.0.all();
-        let (sender, pool) = pools.find_map(|pool| Some((pool.take_ready()?, pool)))?;
+        let (taken, pool) = pools.find_map(|pool| Some((pool.take_ready()?, pool)))?;
         if here.of_others.fetch_add(1, Ordering::Relaxed) + 1 < OF_OTHERS_MAX {
-            return Some(PooledConnection::of(pool, sender));
+            return Some(PooledConnection::of(pool, taken));
         }
         here.of_others.store(0, Ordering::Relaxed);
-        Some(PooledConnection { sender, pool: None })
+        let (sender, taken) = taken;
+        Some(PooledConnection {
+            sender,
+            taken,
+            pool: None,
+        })
     }
 
     /// A connection that this thread has made.
     pub(super) fn made(&self, sender: SendRequest<RequestBody>) -> PooledConnection {
-        PooledConnection::of(self.0.here(), sender)
+        PooledConnection::of(self.0.here(), (sender, Instant::now()))
     }
 }
 
 impl PooledConnection {
-    fn of(pool: &Arc<ConnectionPool>, sender: SendRequest<RequestBody>) -> Self {
+    fn of(
+        pool: &Arc<ConnectionPool>,
+        (sender, taken): (SendRequest<RequestBody>, Instant),
+    ) -> Self {
         let pool = Some(Arc::clone(pool));
-        Self { sender, pool }
+        Self {
+            sender,
+            taken,
+            pool,
+        }
     }
 
     pub(super) fn give_back(self) {
@@ -82,33 +96,34 @@ struct ConnectionPool {
 
 impl ConnectionPool {
     /// The connection that was used last, if it is ready now: its thread may be busy, and must not hold up another.
-    fn take_ready(&self) -> Option<SendRequest<RequestBody>> {
+    fn take_ready(&self) -> Option<(SendRequest<RequestBody>, Instant)> {
         let mut idle = self.idle.lock();
         let now = Instant::now();
         idle.pop_back_if(|(sender, since)| {
             sender.is_ready() && now.saturating_duration_since(*since) < IDLE
         })
-        .map(|(sender, _)| sender)
+        .map(|(sender, _)| (sender, now))
     }
 
-    /// A connection that is ready. The one that was used last comes first.
-    async fn take(&self) -> Option<SendRequest<RequestBody>> {
+    /// A connection that is ready, and the time. The one that was used last comes first.
+    async fn take(&self) -> Option<(SendRequest<RequestBody>, Instant)> {
         loop {
             // The guard ends with this statement, because no lock is held across the wait below.
             let newest = self.idle.lock().pop_back();
             let (mut sender, since) = newest?;
-            if Instant::now().saturating_duration_since(since) >= IDLE {
+            let now = Instant::now();
+            if now.saturating_duration_since(since) >= IDLE {
                 // All other connections are older.
                 self.idle.lock().clear();
                 return None;
             }
             if sender.is_ready() {
-                return Some(sender);
+                return Some((sender, now));
             }
             // The driver of the connection has not yet seen the end of the last response.
             let ready = tokio::time::timeout(Duration::from_millis(50), sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
-                return Some(sender);
+                return Some((sender, Instant::now()));
             }
         }
     }

@@ -36,6 +36,7 @@ use crate::base::io_reason::io_reason;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::failure_detail::FailureDetail;
 use crate::net::connection_threads::PerThread;
+use crate::telemetry::operations;
 use crate::tls::client::is_refused_identity;
 use crate::upstream::failures::{INVALID, RESET, UNREACHABLE};
 use crate::upstream::http::connect::Connector;
@@ -236,12 +237,13 @@ impl Http {
         mut connection: PooledConnection,
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, SendError> {
-        let method = request.method().clone();
+        let (method, sent) = (request.method().clone(), connection.taken);
         match connection.sender.try_send_request(unboxed(request)).await {
             Ok(response) if is_ambiguous(response.headers()) => Err(SendError::Failed(
                 INVALID.with_detail(FailureDetail::Text(AMBIGUOUS)),
             )),
             Ok(response) => {
+                operations::responded(&method, sent);
                 if !response.status().is_success() {
                     self.obstacles
                         .note_status(&method, response.status(), response.headers());

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::base::account::Account;
+use crate::base::limit_fill::LimitFill;
 use crate::base::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::pool::key::PoolKey;
@@ -23,8 +24,8 @@ pub(in crate::upstream) struct PoolLimits {
     pub(in crate::upstream) sessions_max: usize,
     /// The maximum number of sessions for one caller. `None`: callers cannot be distinguished for certain.
     pub(in crate::upstream) of_each_caller: Option<usize>,
-    /// The name of the setting for these limits.
-    pub(in crate::upstream) setting: &'static str,
+    /// The setting for these limits, and how near the sessions came to it.
+    pub(in crate::upstream) fill: &'static LimitFill,
     /// The time that a request without a task waits for a session to end when all are in use.
     pub(in crate::upstream) wait: Duration,
     pub(in crate::upstream) sharing: Sharing,
@@ -142,6 +143,7 @@ impl TakenPermits {
 
 impl<U: Send + 'static> PoolPermits<U> {
     pub(super) fn new(limits: PoolLimits) -> Arc<Self> {
+        limits.fill.may_be(limits.sessions_max);
         Arc::new(Self {
             limits,
             state: Mutex::new(PermitState {
@@ -169,6 +171,7 @@ impl<U: Send + 'static> PoolPermits<U> {
             return Err(UsedUp::Everything);
         }
         state.taken.add(account);
+        self.limits.fill.reached(state.taken.in_all);
         Ok(self.permit(account))
     }
 
@@ -282,6 +285,7 @@ impl<U: Send + 'static> PoolPermits<U> {
                 break;
             };
             taken.add(account);
+            self.limits.fill.reached(taken.in_all);
             // A permit that is dropped here would take the lock again, which the caller holds.
             untaken.extend(gets.send(Granted::Permit(self.permit(account))).err());
         }
@@ -290,7 +294,7 @@ impl<U: Send + 'static> PoolPermits<U> {
 
     /// Notes that a request waited in vain.
     pub(super) fn refused(&self, used_up: UsedUp) {
-        let (setting, max) = (self.limits.setting, self.limits.sessions_max);
+        let (setting, max) = (self.limits.fill.setting, self.limits.sessions_max);
         limits::refused(LimitHit::Sessions);
         match used_up {
             UsedUp::Everything => warn!(
@@ -348,6 +352,8 @@ impl<U: Send + 'static> PermitHome for PoolPermits<U> {
 mod tests {
     use super::*;
 
+    use crate::base::limit_fill;
+
     const ALICE: Option<Account> = Some(account(1));
     const BOB: Option<Account> = Some(account(2));
 
@@ -359,7 +365,7 @@ mod tests {
         PoolPermits::new(PoolLimits {
             sessions_max,
             of_each_caller,
-            setting: "sessions_max",
+            fill: &limit_fill::SESSIONS,
             wait: Duration::from_secs(1),
             sharing: Sharing::Never,
         })

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::base::limit_fill::SESSIONS;
 use crate::mcp::version::Era;
 use crate::telemetry::metrics::METRICS;
 
@@ -39,7 +40,7 @@ fn pool_with_shares(
     let limits = PoolLimits {
         sessions_max,
         of_each_caller,
-        setting: "sessions_max",
+        fill: &SESSIONS,
         wait: Duration::from_secs(1),
         sharing,
     };

@@ -1,6 +1,7 @@
-//! A collector of traces: takes OTLP over HTTP, and keeps the spans. It has its own copy of the messages, by the field
+//! A collector of traces: takes OTLP over HTTP or gRPC, and keeps the spans. It has its own copy of the messages, by the field
 //! numbers of `opentelemetry/proto/trace/v1`.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -9,6 +10,7 @@ use hyper::HeaderMap;
 use prost::Message;
 use tokio::sync::watch;
 
+use super::grpc_collector::GrpcServer;
 use super::{Config, PATIENCE, within};
 use crate::http_request::WireRequest;
 use crate::scripted::{Act, Scripted};
@@ -149,7 +151,8 @@ pub(crate) struct Got {
 
 pub(crate) struct Collector {
     pub(crate) url: String,
-    _server: Scripted,
+    _server: Box<dyn Any + Send + Sync>,
+    protocol: &'static str,
     got: Arc<watch::Sender<Got>>,
     status: Arc<AtomicU16>,
 }
@@ -163,7 +166,22 @@ impl Collector {
         let server = Scripted::start(script).await;
         Self {
             url: format!("http://{}", server.address()),
-            _server: server,
+            _server: Box::new(server),
+            protocol: "http/protobuf",
+            got,
+            status,
+        }
+    }
+
+    /// A collector for gRPC, whose statuses are gRPC's.
+    pub(crate) async fn of_grpc() -> Self {
+        let got = Arc::new(watch::Sender::new(Got::default()));
+        let status = Arc::new(AtomicU16::new(0));
+        let server = GrpcServer::start(&got, &status).await;
+        Self {
+            url: server.url.clone(),
+            _server: Box::new(server),
+            protocol: "grpc",
             got,
             status,
         }
@@ -171,8 +189,14 @@ impl Collector {
 
     /// The configuration that sends every trace here.
     pub(crate) fn of(&self, config: Config) -> Config {
-        let endpoint = format!("endpoint = \"{}/v1/traces\"", self.url);
-        config.section("telemetry.traces", &endpoint)
+        let path = if self.protocol == "grpc" {
+            ""
+        } else {
+            "/v1/traces"
+        };
+        let (url, protocol) = (&self.url, self.protocol);
+        let lines = format!("endpoint = \"{url}{path}\"\nprotocol = \"{protocol}\"");
+        config.section("telemetry.traces", &lines)
     }
 
     /// From now on every export is answered with this status.
@@ -230,7 +254,7 @@ fn take(into: &watch::Sender<Got>, status: u16, request: &WireRequest) -> Act {
     Act::response(&format!("{status} Said"), "")
 }
 
-fn spans(body: &Bytes) -> Vec<Span> {
+pub(super) fn spans(body: &Bytes) -> Vec<Span> {
     let export = Export::decode(body.clone()).expect("an export");
     let mut spans = Vec::new();
     for of_resource in export.resource_spans {

@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod collector;
+mod grpc_collector;
 pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod operator;

@@ -7,6 +7,7 @@ pub mod bounds;
 pub mod process;
 pub mod reaper;
 pub mod resources;
+pub mod service;
 
 /// The allocator of the program. Jemalloc returns memory to the system after a burst; the C library's allocator would keep it in
 /// fragments.

@@ -11,6 +11,7 @@ use hyper::{Request, Response, Uri, Version};
 use tokio::time::Instant;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::telemetry::operations;
 use crate::upstream::failures::{LATER, UNREACHABLE};
 use crate::upstream::http::connect::ServerConnection;
 use crate::upstream::http::http2::attending::attend;
@@ -120,7 +121,7 @@ impl Http {
         request: Box<Request<RequestBody>>,
         given_up: Instant,
     ) -> Result<Response<ResponseBody>, Unanswered> {
-        let method = request.method().clone();
+        let (method, sent) = (request.method().clone(), Instant::now());
         let mut response = match begin(&mut sender, &request, self.connector.scheme()) {
             Ok(response) => response,
             Err(error) if error.is_go_away() || error.is_io() => {
@@ -138,6 +139,7 @@ impl Http {
             }
         };
         let response = answered?;
+        operations::responded(&method, sent);
         if !response.status().is_success() {
             self.obstacles
                 .note_status(&method, response.status(), response.headers());

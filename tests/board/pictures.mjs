@@ -30,7 +30,7 @@ export async function picturesOfBoard(open) {
   }
   await mkdir(PICTURES, { recursive: true });
   for (const colorScheme of ["light", "dark"]) {
-    const page = await open({ colorScheme, viewport: { width: 1100, height: 720 } });
+    const page = await open({ colorScheme, viewport: { width: 1240, height: 720 } });
     await page.screenshot({ path: new URL(`board-${colorScheme}.png`, PICTURES).pathname, fullPage: true });
     await page.context().close();
   }

@@ -33,6 +33,7 @@ mod query;
 mod related;
 mod stats;
 mod summary;
+mod timeline;
 mod tree;
 mod words;
 

@@ -1,18 +1,17 @@
 //! A task as an operator sees it: one line of the list, and one task with its timeline. Pure.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::timeline;
 use crate::base::utc::rfc3339;
 use crate::mcp::json::Object;
 use crate::runner::learned::memory::LearnedTool;
 use crate::task::cancelled_by::CancelledBy;
-use crate::task::history::{Acknowledged, EndedTask};
+use crate::task::history::{Acknowledged, EndGroup, EndedTask};
 use crate::task::id::{Incarnation, TaskId};
-use crate::task::input_rule::AnsweredBy;
 use crate::task::recovery;
 use crate::task::state::{Leg, Outcome, Task};
 use crate::task::task_end::TaskEnd;
@@ -146,13 +145,18 @@ impl ListedTask {
     }
 }
 
+/// The state of a task that has ended.
+fn end_state<'g>(group: &'g EndGroup<'_>) -> &'g str {
+    match &*group.outcome {
+        "tool_error" => "completed",
+        outcome => outcome,
+    }
+}
+
 /// One line of the list, of an entry of the history.
 pub(super) fn ended_line(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> Value {
     let (group, times) = (&ended.group, &ended.times);
-    let state = match &*group.outcome {
-        "tool_error" => "completed",
-        outcome => outcome,
-    };
+    let state = end_state(group);
     let mut line = json!({
         "id": ended.id.to_string(),
         "state": state,
@@ -200,48 +204,16 @@ fn cancelled_by(members: &mut Map<String, Value>, by: Option<&CancelledBy>) {
     }
 }
 
-/// The end of a cancelled task, in the timeline.
-fn cancelled(by: Option<&CancelledBy>) -> Cow<'static, str> {
-    match by {
-        None => "cancelled".into(),
-        Some(CancelledBy::Client) => "cancelled by its client".into(),
-        Some(CancelledBy::Departure) => "cancelled: its client went away".into(),
-        Some(CancelledBy::Operator(None)) => "cancelled by an operator".into(),
-        Some(CancelledBy::Operator(Some(name))) => {
-            format!("cancelled by the operator {name}").into()
-        }
-    }
-}
-
 /// One task whose record is gone, as the history keeps it.
 pub(super) fn kept(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> Value {
     let mut kept = ended_line(ended, ack);
     let Some(members) = kept.as_object_mut() else {
         return kept;
     };
-    let times = &ended.times;
     let mut put = |key: &str, value: Value| members.insert(key.to_owned(), value);
     put("kept", "in the history only: its record has expired".into());
-    let mut timeline = vec![json!({"at": rfc3339(ended.created_ms()), "what": "created"})];
-    if ended.began_ms() < ended.created_ms() {
-        timeline.insert(
-            0,
-            json!({"at": rfc3339(ended.began_ms()), "what": "the call began"}),
-        );
-    }
-    if let Some(queued_ms) = times.queued_ms {
-        let sent_ms = ended.created_ms().saturating_add(queued_ms);
-        timeline.push(json!({"at": rfc3339(sent_ms), "what": "sent to the server"}));
-    }
     put("open_questions", json!([]));
-    let what = match members.get("state") {
-        Some(state) if state == "cancelled" => {
-            Some(cancelled(ended.group.cancelled_by.as_ref()).into())
-        }
-        state => state.cloned(),
-    };
-    timeline.push(json!({"at": rfc3339(times.ended_ms), "what": what}));
-    members.insert("timeline".into(), timeline.into());
+    put("timeline", timeline::of_entry(ended));
     kept
 }
 
@@ -312,7 +284,7 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
     if let Some(fate) = recovery::fate(task) {
         put("if_lost", fate.into());
     }
-    put("timeline", timeline(task).into());
+    put("timeline", timeline::of_task(task));
     if let Some(usual) = shown.usual {
         let usual = json!({
             "tasks": usual.seen,
@@ -358,42 +330,6 @@ fn fields(request: &RawValue) -> Vec<String> {
     properties
         .iter()
         .map(|(name, _)| name.to_string())
-        .collect()
-}
-
-/// Returns the events of the task and their times, as far as the record contains them.
-fn timeline(task: &Task) -> Vec<Value> {
-    let mut events: Vec<(u64, Cow<'_, str>)> = vec![(task.created_ms, "created".into())];
-    // Most calls begin with their record, and one line is enough for both.
-    let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);
-    events.extend(before_its_task.map(|began_ms| (began_ms, "the call began".into())));
-    events.extend(
-        task.sent_ms
-            .map(|sent_ms| (sent_ms, "sent to the server".into())),
-    );
-    events.extend(task.questions.iter().map(|question| {
-        let what = match (question.is_open(), question.answered_by) {
-            (true, _) => "asked a question, which is open",
-            (false, AnsweredBy::Client) => "asked a question",
-            (false, AnsweredBy::Operator) => "asked a question, which an operator answered",
-            (false, AnsweredBy::Rule) => "asked a question, which nobody answered: the rule did",
-        };
-        (question.asked_ms, what.into())
-    }));
-    if let Some(outcome) = &task.outcome {
-        let what = match outcome {
-            Outcome::Completed(_) => "completed".into(),
-            Outcome::Failed(_) => "failed".into(),
-            Outcome::Cancelled => cancelled(task.cancelled_by.as_ref()),
-        };
-        events.push((task.updated_ms, what));
-    } else if task.updated_ms > task.created_ms {
-        events.push((task.updated_ms, "last change".into()));
-    }
-    events.sort_by_key(|(at_ms, _)| *at_ms);
-    let events = events.into_iter();
-    events
-        .map(|(at_ms, what)| json!({"at": rfc3339(at_ms), "what": what}))
         .collect()
 }
 
@@ -455,42 +391,6 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_task_says_who_cancelled_it() {
-        let ada = CancelledBy::Operator(Some("ada".into()));
-        for (by, text) in [
-            (None, "cancelled"),
-            (Some(CancelledBy::Client), "cancelled by its client"),
-            (
-                Some(CancelledBy::Departure),
-                "cancelled: its client went away",
-            ),
-            (
-                Some(CancelledBy::Operator(None)),
-                "cancelled by an operator",
-            ),
-            (Some(ada), "cancelled by the operator ada"),
-        ] {
-            let task = Task {
-                outcome: Some(Outcome::Cancelled),
-                updated_ms: 1_020_000,
-                cancelled_by: by.clone(),
-                ..task(Leg::Sent(1), true)
-            };
-            let (open, ended) = (whole(&task, shown(None)), EndedTask::of(&task).unwrap());
-            for shown in [open, kept(&ended, None)] {
-                let last = shown["timeline"].as_array().unwrap().last().unwrap();
-                assert_eq!(last["what"], text);
-                assert_eq!(
-                    shown["cancelled_by"].as_str(),
-                    by.as_ref().map(CancelledBy::word)
-                );
-                let name = by.as_ref().and_then(CancelledBy::name);
-                assert_eq!(shown["operator"].as_str(), name);
-            }
-        }
-    }
-
-    #[test]
     fn arguments_that_are_nested_too_deeply_are_shown_as_text() {
         let nested = format!("{}1{}", "[".repeat(4_000), "]".repeat(4_000));
         let params = format!(r#"{{"arguments":{nested}}}"#);
@@ -526,5 +426,6 @@ mod tests {
         assert_eq!(with["messages"][0]["text"], "s3cret");
         assert_eq!(with["result"]["content"], "s3cret");
         assert_eq!(with["timeline"][0]["what"], "created");
+        assert_eq!(with["timeline"][0]["after_ms"], 0);
     }
 }

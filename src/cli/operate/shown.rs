@@ -216,9 +216,28 @@ pub(super) fn shown(task: &Value) -> String {
         }
     }
     let mut out = table(&rows);
+    out.push_str(&timeline(task));
+    for question in questions(task) {
+        out.push('\n');
+        out.push_str(&question_text(question));
+    }
+    out
+}
+
+/// The timeline of a task, with distances from its beginning, and the last messages of the server.
+fn timeline(task: &Value) -> String {
+    let mut out = String::new();
     let events = at(task, "timeline").as_array().into_iter().flatten();
     let events: Vec<_> = events
-        .map(|event| [text(event, "at").to_owned(), text(event, "what").to_owned()])
+        .map(|event| {
+            let after_ms = at(event, "after_ms").as_u64().unwrap_or_default();
+            let after = format!("+{}", age(after_ms / 1000));
+            [
+                text(event, "at").to_owned(),
+                after,
+                text(event, "what").to_owned(),
+            ]
+        })
         .collect();
     let _ = write!(out, "\n{}", table(&events));
     let messages = at(task, "messages").as_array().into_iter().flatten();
@@ -227,10 +246,6 @@ pub(super) fn shown(task: &Value) -> String {
         .collect();
     if !messages.is_empty() {
         let _ = write!(out, "\n{}", table(&messages));
-    }
-    for question in questions(task) {
-        out.push('\n');
-        out.push_str(&question_text(question));
     }
     out
 }

@@ -6,7 +6,7 @@ import { announce, byId, el } from "./dom.js";
 import { badge, bar } from "./list.js";
 import { FIRST, go, hrefOf } from "./place.js";
 import { questionForm } from "./question.js";
-import { clock, duration, EFFECTS, plural, short } from "./words.js";
+import { clock, duration, EFFECTS, plural, short, zoned } from "./words.js";
 
 const ENDED = ["completed", "failed", "cancelled"];
 let shown;
@@ -73,7 +73,7 @@ function update(parts, task) {
   if (parts.seen === seen) return;
   parts.seen = seen;
   parts.related.replaceChildren(...others("Related to", task.related), ...others("Tasks that name this one", task.named_by));
-  parts.timeline.replaceChildren(el("h3", {}, "Timeline"), timeline(task.timeline.map(({ at, what }) => [at, what])), ...messages(task));
+  parts.timeline.replaceChildren(el("h3", {}, "Timeline"), timeline(task.timeline), ...messages(task));
   parts.payloads.replaceChildren(...payloads(task));
   parts.actions.replaceChildren(...actions(task, isEnded));
   parts.commands.replaceChildren(el("h3", {}, "In a terminal"), ...commands(task, isEnded).map(command));
@@ -95,8 +95,8 @@ function facts(task, isEnded) {
     ["Attempts", task.attempts > 1 ? `${task.attempts}` : undefined],
     ["Owners", task.owners > 1 ? `${task.owners}: other replicas had it before` : undefined],
     ["Client", task.announced ? undefined : "has not heard of the task"],
-    ["Must end by", isEnded ? undefined : clock(task.deadline)],
-    ["Kept until", task.expires && clock(task.expires)],
+    ["Must end by", isEnded ? undefined : zoned(task.deadline)],
+    ["Kept until", task.expires && zoned(task.expires)],
     ["Kept", task.kept],
     ["Acknowledged", task.acknowledged && acknowledged(task.acknowledged)],
     ["Message", task.message],
@@ -156,7 +156,7 @@ function actions(task, isEnded) {
   return [isOpen && button("Acknowledge…", () => acknowledgeIt(task.id)), canRun && button("Run again…", () => runItAgain(task))].filter(Boolean);
 }
 
-const acknowledged = ({ at, by, note }) => [clock(at), by && `by ${by}`, note].filter(Boolean).join(", ");
+const acknowledged = ({ at, by, note }) => [zoned(at), by && `by ${by}`, note].filter(Boolean).join(", ");
 
 function acknowledgeIt(id) {
   acknowledge([id], () => announce("The failure is acknowledged"));
@@ -187,7 +187,7 @@ async function act(path, body) {
   }
 }
 
-const timeline = (events) => el("ol", { class: "timeline" }, events.map(([at, what]) => el("li", {}, el("time", { datetime: at }, clock(at)), ` ${what}`)));
+const timeline = (events) => el("ol", { class: "timeline" }, events.map(({ at, what, after_ms }) => el("li", {}, el("time", { datetime: at }, zoned(at)), ` ${what}`, after_ms > 0 && el("small", {}, ` after ${duration(after_ms / 1000)}`))));
 
 /** Other tasks, with a link to each. */
 function others(title, tasks) {
@@ -199,7 +199,7 @@ function others(title, tasks) {
 /** What the server said last, where operators may see it. */
 function messages(task) {
   if (!task.messages?.length) return [];
-  return [el("h3", {}, "Messages of the server"), timeline(task.messages.map(({ at, text }) => [at, text]))];
+  return [el("h3", {}, "Messages of the server"), timeline(task.messages.map(({ at, text }) => ({ at, what: text })))];
 }
 
 function payloads(task) {

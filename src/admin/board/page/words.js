@@ -50,10 +50,13 @@ export function duration(seconds) {
 }
 
 /** A time of the API in the clock of the reader. */
-export function clock(text) {
+export function clock(text, options) {
   const at = new Date(text);
-  return Number.isNaN(at.valueOf()) ? text : at.toLocaleString();
+  return Number.isNaN(at.valueOf()) ? text : at.toLocaleString([], options);
 }
+
+/** The same with its zone, for who compares it with other clocks. */
+export const zoned = (text) => clock(text, { year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
 
 /** The first part of an id, as the log has it. */
 export const short = (id) => id.split("-")[0];

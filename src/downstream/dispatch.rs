@@ -181,7 +181,7 @@ async fn mcp(
     }
     let body = match read(proxy, body).await {
         ReadBody::Whole(body) => body,
-        ReadBody::Refused(refusal) => return (*refusal, None),
+        ReadBody::Refused(refusal) => return (refusal, None),
     };
     whole();
     // The body is in memory until the answer begins, and counts among the caller's bytes until then.

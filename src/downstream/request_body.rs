@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The result of reading a request body.
 pub(super) enum ReadBody {
     Whole(Bytes),
-    Refused(Box<Response<Body>>),
+    Refused(Response<Body>),
 }
 
 /// Reads a body. A body is refused before it is read if there is no memory for the length that it announces.
@@ -44,7 +44,7 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
         Ok(Ok(false)) => {
             limits::refused(LimitHit::BodyBytes);
             let error = RpcError::invalid_request("Invalid request: the body is too large");
-            refused(response::refusal_and_close(
+            ReadBody::Refused(response::refusal_and_close(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 &error,
             ))
@@ -52,11 +52,11 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
         Ok(Err(Unread::NoRoom)) => no_room(),
         Ok(Err(Unread::Broken)) => {
             let error = RpcError::parse("Parse error: the body ended early");
-            refused(response::refusal_and_close(StatusCode::BAD_REQUEST, &error))
+            ReadBody::Refused(response::refusal_and_close(StatusCode::BAD_REQUEST, &error))
         }
         Err(_elapsed) => {
             let error = RpcError::invalid_request("Invalid request: the body came too slowly");
-            refused(response::refusal_and_close(
+            ReadBody::Refused(response::refusal_and_close(
                 StatusCode::REQUEST_TIMEOUT,
                 &error,
             ))
@@ -64,16 +64,12 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
     }
 }
 
-fn refused(refusal: Response<Body>) -> ReadBody {
-    ReadBody::Refused(Box::new(refusal))
-}
-
 fn no_room() -> ReadBody {
     limits::refused(LimitHit::BufferBytes);
     let error = RpcError::internal(
         "Too much is being sent at the same time (limits.buffer_bytes_max); try again",
     );
-    refused(response::closing(response::refusal_for_now(&error)))
+    ReadBody::Refused(response::closing(response::refusal_for_now(&error)))
 }
 
 /// Why a body was not read to its end.

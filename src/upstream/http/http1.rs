@@ -31,52 +31,38 @@ pub(super) struct ConnectionPools(PerThread<ConnectionPool>);
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     pub(super) sender: SendRequest<RequestBody>,
-    /// When it was taken for its request.
-    pub(super) taken: Instant,
     /// `None`: it is closed after this use.
     pool: Option<Arc<ConnectionPool>>,
 }
 
 impl ConnectionPools {
-    /// An idle connection. One of this thread comes first. A connection of another thread comes before a new one,
+    /// An idle connection, and the time. One of this thread comes first. A connection of another thread comes before a new one,
     /// because some servers serve one connection at a time.
-    pub(super) async fn take(&self) -> Option<PooledConnection> {
+    pub(super) async fn take(&self) -> Option<(PooledConnection, Instant)> {
         let here = self.0.here();
-        if let Some(taken) = here.take().await {
+        if let Some((sender, now)) = here.take().await {
             here.of_others.store(0, Ordering::Relaxed);
-            return Some(PooledConnection::of(here, taken));
+            return Some((PooledConnection::of(here, sender), now));
         }
         let mut pools = self.0.all();
-        let (taken, pool) = pools.find_map(|pool| Some((pool.take_ready()?, pool)))?;
+        let ((sender, now), pool) = pools.find_map(|pool| Some((pool.take_ready()?, pool)))?;
         if here.of_others.fetch_add(1, Ordering::Relaxed) + 1 < OF_OTHERS_MAX {
-            return Some(PooledConnection::of(pool, taken));
+            return Some((PooledConnection::of(pool, sender), now));
         }
         here.of_others.store(0, Ordering::Relaxed);
-        let (sender, taken) = taken;
-        Some(PooledConnection {
-            sender,
-            taken,
-            pool: None,
-        })
+        Some((PooledConnection { sender, pool: None }, now))
     }
 
     /// A connection that this thread has made.
     pub(super) fn made(&self, sender: SendRequest<RequestBody>) -> PooledConnection {
-        PooledConnection::of(self.0.here(), (sender, Instant::now()))
+        PooledConnection::of(self.0.here(), sender)
     }
 }
 
 impl PooledConnection {
-    fn of(
-        pool: &Arc<ConnectionPool>,
-        (sender, taken): (SendRequest<RequestBody>, Instant),
-    ) -> Self {
+    fn of(pool: &Arc<ConnectionPool>, sender: SendRequest<RequestBody>) -> Self {
         let pool = Some(Arc::clone(pool));
-        Self {
-            sender,
-            taken,
-            pool,
-        }
+        Self { sender, pool }
     }
 
     pub(super) fn give_back(self) {
@@ -179,14 +165,14 @@ mod tests {
         let (says, heard) = oneshot::channel();
         threads.spawn(&tracker, stream.unwrap(), |_| async move {
             let mut uses = 0;
-            while let Some(connection) = pools.take().await {
+            while let Some((connection, _)) = pools.take().await {
                 connection.give_back();
                 uses += 1;
             }
             let made = connected(&server, &drivers).await;
             pools.made(made).give_back();
             for _ in 0..2 * OF_OTHERS_MAX {
-                pools.take().await.unwrap().give_back();
+                pools.take().await.unwrap().0.give_back();
             }
             says.send(uses).unwrap();
         });

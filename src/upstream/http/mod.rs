@@ -158,8 +158,8 @@ impl Http {
         pools: &ConnectionPools,
         mut request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, Failure> {
-        while let Some(connection) = pools.take().await {
-            match self.send_over(connection, request).await {
+        while let Some(taken) = pools.take().await {
+            match self.send_over(taken, request).await {
                 Ok(response) => return Ok(response),
                 // The server closed the connection before it took anything.
                 Err(SendError::Request(back)) => request = back,
@@ -185,7 +185,10 @@ impl Http {
             // The error is dropped: `connect` has noted it as an obstacle, and the connector has logged it.
             if let Ok(sender) = Box::pin(self.connect()).await {
                 let copy = self.copy(&request);
-                match self.send_over(pools.made(sender), request).await {
+                match self
+                    .send_over((pools.made(sender), Instant::now()), request)
+                    .await
+                {
                     Ok(response) => return Ok(response),
                     Err(SendError::Request(back)) => request = back,
                     Err(SendError::Failed(failure)) => return Err(failure),
@@ -234,10 +237,10 @@ impl Http {
 
     async fn send_over(
         &self,
-        mut connection: PooledConnection,
+        (mut connection, sent): (PooledConnection, Instant),
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, SendError> {
-        let (method, sent) = (request.method().clone(), connection.taken);
+        let method = request.method().clone();
         match connection.sender.try_send_request(unboxed(request)).await {
             Ok(response) if is_ambiguous(response.headers()) => Err(SendError::Failed(
                 INVALID.with_detail(FailureDetail::Text(AMBIGUOUS)),

@@ -26,6 +26,7 @@ use super::probes::ready;
 use super::route::{AdminRequest, PATHS, Routed, route};
 use super::tasks::{Done, OperatorTasks, TaskActionError};
 use super::tools::OperatorTools;
+use crate::base::printable::short;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
 use crate::telemetry::{limits, log, resources, waiting};
@@ -137,10 +138,7 @@ impl Operator {
             AdminRequest::About => found(&self.about(asker)),
             AdminRequest::Tasks => done(self.tasks.list(query).await),
             AdminRequest::Task(id) => done(self.tasks.show(&id, query).await),
-            AdminRequest::Cancel(id) => {
-                let cancelled = self.tasks.cancel(&id, query, asker.cancels()).await;
-                done(cancelled.map(|done| audited("cancel", asker, done)))
-            }
+            AdminRequest::Cancel(id) => done(self.cancel(&id, query, asker).await),
             AdminRequest::Answer(id) => match read(request.into_body()).await {
                 Ok(body) => {
                     let answered = self.tasks.answer(&id, &body).await;
@@ -192,6 +190,16 @@ impl Operator {
                 answer_json(StatusCode::ACCEPTED, text)
             }
         }
+    }
+
+    async fn cancel(&self, id: &str, query: &str, asker: &Asker) -> Result<Value, TaskActionError> {
+        let cancelled = self.tasks.cancel(id, query, asker.cancels()).await;
+        // While the store is away, the call that this replica carries is stopped all the same.
+        if let Err(TaskActionError::Unavailable(why)) = &cancelled {
+            let task = short(id);
+            info!(peer = %asker.peer, operator = asker.name(), action = "cancel", %task, why, "an operator acted");
+        }
+        cancelled.map(|done| audited("cancel", asker, done))
     }
 
     async fn pause(&self, body: &[u8], asker: &Asker) -> Result<Value, TaskActionError> {

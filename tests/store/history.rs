@@ -193,7 +193,8 @@ impl<'a> Past<'a> {
             for entry in ended {
                 counted.count(entry);
             }
-            assert_eq!(self.history.ends(period).await.unwrap(), (counted, false));
+            let found = self.history.ends(period).await.unwrap();
+            assert_eq!((found.ends, found.is_partial), (counted, false));
         }
     }
 

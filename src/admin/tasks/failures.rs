@@ -121,15 +121,16 @@ impl OperatorTasks {
         let (before, first_by) = acks.get(&id).map_or(("", ""), |ack| (&*ack.note, &*ack.by));
         let found = before.split(AGAIN).next().unwrap_or_default();
         let found = found.trim_end_matches("; ");
-        let note = if found.is_empty() {
-            format!("{AGAIN} {begun}")
-        } else {
-            format!("{found}; {AGAIN} {begun}")
+        // The name of the acknowledgement is that of who looked first; another one who runs the call again is in the note.
+        let (by, again_by) = match first_by {
+            "" => (by, String::new()),
+            first_by if first_by == by || by.is_empty() => (first_by.to_owned(), String::new()),
+            first_by => (first_by.to_owned(), format!(" by {by}")),
         };
-        let by = if first_by.is_empty() {
-            by
+        let note = if found.is_empty() {
+            format!("{AGAIN} {begun}{again_by}")
         } else {
-            first_by.to_owned()
+            format!("{found}; {AGAIN} {begun}{again_by}")
         };
         self.note(&ended, AckRequest { note, by }).await
     }

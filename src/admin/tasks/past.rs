@@ -8,7 +8,7 @@ use super::summary::Acks;
 use super::words::place_text;
 use super::{OperatorTasks, TaskActionError, summary};
 use crate::store::StoreError;
-use crate::store::history::{HistoryPage, HistoryQuery};
+use crate::store::history::{CountedEnds, HistoryPage, HistoryQuery};
 use crate::task::history::{EndedTask, Period, PeriodEnds, TaskFilter};
 
 impl OperatorTasks {
@@ -47,22 +47,27 @@ impl OperatorTasks {
         let now_ms = self.now_ms();
         let period = Period::until(now_ms, query.length_ms);
         let runner = self.runner();
-        let (ends, is_lost) = match runner.ledger().history() {
+        let counted = match runner.ledger().history() {
             Some(history) => history.ends(period).await?,
-            None => (PeriodEnds::new(period), false),
+            None => CountedEnds {
+                ends: PeriodEnds::new(period),
+                since_ms: 0,
+                is_partial: false,
+            },
         };
         let (open, is_partial) = self.read_open().await?;
         let live = Live {
             open: &open,
             pauses: &runner.pauses(),
             now_ms,
+            since_ms: counted.since_ms,
         };
         let about = [
             ("history", self.has_history()),
-            ("lost", is_lost),
+            ("lost", counted.is_partial),
             ("partial", is_partial),
         ];
-        Ok(query.answer(&ends, live, about))
+        Ok(query.answer(&counted.ends, live, about))
     }
 
     /// Returns `true` if a history is kept.

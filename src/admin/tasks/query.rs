@@ -1,5 +1,7 @@
 //! The query of an operator for the list of tasks: filters, order, page. Pure.
 
+use std::cmp::Reverse;
+
 use crate::mcp::error::Reason;
 use crate::task::history::TaskFilter;
 use crate::task::id::TaskId;
@@ -208,14 +210,22 @@ impl TaskQuery {
     pub(super) fn order(&self, tasks: &mut [ListedTask], now_ms: u64) {
         match self.sort {
             TaskOrder::Longest => {
-                tasks.sort_by_key(|task| std::cmp::Reverse(task.took_ms(now_ms)));
+                tasks.sort_by_key(|task| (Reverse(task.took_ms(now_ms)), task.id()));
             }
-            TaskOrder::Tool => tasks.sort_by(|one, other| one.tool().cmp(other.tool())),
-            TaskOrder::Caller => tasks.sort_by_cached_key(ListedTask::caller),
+            // Pages need one order of what is equal otherwise.
+            TaskOrder::Tool => tasks.sort_by_cached_key(|task| {
+                (
+                    task.tool().to_owned(),
+                    Reverse(task.created_ms()),
+                    task.id(),
+                )
+            }),
+            TaskOrder::Caller => tasks
+                .sort_by_cached_key(|task| (task.caller(), Reverse(task.created_ms()), task.id())),
             TaskOrder::Newest => {
-                tasks.sort_by_key(|task| std::cmp::Reverse(task.created_ms()));
+                tasks.sort_by_key(|task| (Reverse(task.created_ms()), task.id()));
             }
-            TaskOrder::Oldest => tasks.sort_by_key(ListedTask::created_ms),
+            TaskOrder::Oldest => tasks.sort_by_key(|task| (task.created_ms(), task.id())),
             TaskOrder::Stuck => tasks.sort_by_key(|task| match task {
                 ListedTask::Open(task) => {
                     let asked = task.open_questions().map(|(q, _)| q.asked_ms).min();

@@ -1,5 +1,7 @@
 //! The answer to `GET /tools/stats`: what ended in a period, by tool and over time. Pure.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::words::seconds;
@@ -30,6 +32,8 @@ pub(super) struct Live<'a> {
     pub(super) open: &'a [Task],
     pub(super) pauses: &'a Pauses,
     pub(super) now_ms: u64,
+    /// The time as far back as the history goes.
+    pub(super) since_ms: u64,
 }
 
 /// The calls of some tools at one moment.
@@ -81,16 +85,18 @@ impl StatsQuery {
     ) -> Value {
         let open = live.open.iter().filter(|task| self.has(&task.name));
         let open: Vec<&Task> = open.collect();
-        let mut all = EndSums::default();
+        // All of them: each step is bounded, and only of all it is known which tools have the most ends.
+        let mut all: BTreeMap<&str, ToolEnds> = BTreeMap::new();
         let tools = ends.steps.iter().flat_map(EndSums::tools);
         for (tool, ends) in tools.filter(|(tool, _)| self.has(tool)) {
-            all.merge(tool, ends);
+            all.entry(tool).or_default().merge(ends);
         }
         // A tool of which nothing has ended yet is running, at least.
         for task in &open {
-            all.merge(&task.name, &ToolEnds::default());
+            all.entry(&task.name).or_default();
         }
-        let mut tools: Vec<(&str, &ToolEnds)> = all.tools().collect();
+        let mut tools: Vec<(&str, &ToolEnds)> =
+            all.iter().map(|(tool, ends)| (*tool, ends)).collect();
         tools.sort_by_key(|(_, ends)| std::cmp::Reverse(ends.ended()));
         let more = tools.len().saturating_sub(TOOLS_MAX);
         tools.truncate(TOOLS_MAX);
@@ -112,7 +118,21 @@ impl StatsQuery {
             )
         });
         let tools: Vec<Value> = tools.collect();
-        let steps = (0..ends.steps.len()).map(|step| self.step(step, ends, &all, &open));
+        let steps = ends.steps.iter().enumerate().map(|(step, sums)| {
+            let (from_ms, to_ms) = (ends.period.begin_of(step), ends.period.begin_of(step + 1));
+            let began = all.values().map(|ends| ends.began(from_ms, to_ms));
+            let began_ms = open.iter().map(|task| task.call_began_ms());
+            let open = began_ms.filter(|began_ms| (from_ms..to_ms).contains(began_ms));
+            let began = began.sum::<u64>() + open.count() as u64;
+            let mut sum = ToolEnds::default();
+            let ended = sums.tools().filter(|(tool, _)| self.has(tool));
+            ended.for_each(|(_, ends)| sum.merge(ends));
+            totals(
+                &sum,
+                [("at", rfc3339(from_ms).into()), ("began", began.into())],
+            )
+        });
+        let reach = (live.since_ms > ends.period.from_ms).then(|| rfc3339(live.since_ms));
         let own = [
             ("now", rfc3339(live.now_ms).into()),
             ("from", rfc3339(ends.period.from_ms).into()),
@@ -120,26 +140,9 @@ impl StatsQuery {
             ("steps", steps.collect()),
             ("tools", tools.into()),
             ("more_tools", more.into()),
+            ("history_begins", reach.into()),
         ];
         object(own, about.map(|(key, is)| (key, is.into())))
-    }
-
-    /// One step: the ends of all tools in it, and the calls that began in it.
-    fn step(&self, step: usize, ends: &PeriodEnds, all: &EndSums, open: &[&Task]) -> Value {
-        let (from_ms, to_ms) = (ends.period.begin_of(step), ends.period.begin_of(step + 1));
-        let here = ends.steps.get(step).into_iter().flat_map(EndSums::tools);
-        let mut sum = EndSums::default();
-        for (_, ends) in here.filter(|(tool, _)| self.has(tool)) {
-            sum.merge("all", ends);
-        }
-        let began = all.tools().map(|(_, ends)| ends.began(from_ms, to_ms));
-        let began_ms = open.iter().map(|task| task.call_began_ms());
-        let open = began_ms.filter(|began_ms| (from_ms..to_ms).contains(began_ms));
-        let began = began.sum::<u64>() + open.count() as u64;
-        totals(
-            &sum.get("all").cloned().unwrap_or_default(),
-            [("at", rfc3339(from_ms).into()), ("began", began.into())],
-        )
     }
 }
 
@@ -239,9 +242,11 @@ mod tests {
             open: &[call("build", 0, None), waits],
             pauses: &pauses,
             now_ms: NOW_MS,
+            since_ms: NOW_MS - 1_800_000,
         };
         let all = query.answer(&ends, live, ABOUT);
         assert_eq!(all["step_seconds"], 60);
+        assert_eq!(all["history_begins"], rfc3339(NOW_MS - 1_800_000));
         let tools = all["tools"].as_array().unwrap();
         let facts = |line: &Value| {
             let facts = ["tool", "ended", "cancelled", "running", "waiting", "paused"];

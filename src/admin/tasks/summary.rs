@@ -82,6 +82,13 @@ pub(super) enum ListedTask {
 }
 
 impl ListedTask {
+    pub(super) fn id(&self) -> TaskId {
+        match self {
+            Self::Open(task) => task.id,
+            Self::Ended(ended) => ended.id,
+        }
+    }
+
     pub(super) fn created_ms(&self) -> u64 {
         match self {
             Self::Open(task) => task.created_ms,

@@ -49,6 +49,9 @@ impl StatsArgs {
         if let Some(more @ 1..) = at(stats, "more_tools").as_u64() {
             let _ = writeln!(out, "  {more} more tools, of which less ended");
         }
+        if let Some(begins) = at(stats, "history_begins").as_str() {
+            let _ = writeln!(out, "  the history goes back to {begins}");
+        }
         if at(stats, "history") == false {
             out.push_str("  no history is kept (history.keep): only open tasks count\n");
         }

@@ -12,4 +12,5 @@ mod search;
 
 pub use acks::AcknowledgeError;
 pub use keep::{History, HistoryTerms};
+pub use period::CountedEnds;
 pub use search::{HistoryPage, HistoryQuery};

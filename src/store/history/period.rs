@@ -4,39 +4,58 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::keep::{History, head_name, names_of, read, read_head};
 use crate::store::error::StoreError;
-use crate::task::history::{ChunkPlace, EncodedChunk, EndSums, Period, PeriodEnds};
+use crate::task::history::{ChunkPlace, EncodedChunk, EndSums, Period, PeriodEnds, ROWS};
 
 /// The most values that are read at the same time.
 const AT_ONCE: usize = 32;
 
 impl History {
-    /// Counts the ends of a period. Returns them, and `true` if entries are missing that were kept: the store lost them.
+    /// Counts the ends of a period.
     ///
     /// A chunk is read entry by entry only if its ends lie in several steps, so the work grows with the steps and, by little, with
     /// the chunks.
-    pub async fn ends(&self, period: Period) -> Result<(PeriodEnds, bool), StoreError> {
+    pub async fn ends(&self, period: Period) -> Result<CountedEnds, StoreError> {
         let head = read_head(self.find(head_name()).await?.value());
         let ended = self.store.ended(&head.places).await?;
         let mut ends = PeriodEnds::new(period);
-        for entry in ended.iter().filter_map(read) {
-            ends.count(&entry);
-        }
+        // As in a list: what is older may be gone, or not yet.
+        let mut since_ms = self.since_ms();
         let mut chunks = head.chunks;
-        chunks.retain(|chunk| period.meets(chunk.from_ms, chunk.to_ms));
-        let counting = stream::iter(chunks).map(|chunk| self.count(chunk, period));
+        // The oldest chunks go where there are too many entries.
+        let kept: usize = chunks.iter().map(|chunk| chunk.entries).sum();
+        if kept.saturating_add(ROWS) > self.terms.entries_max {
+            let firsts = chunks.iter().map(|chunk| chunk.from_ms);
+            since_ms = firsts.min().unwrap_or(since_ms).max(since_ms);
+        }
+        for entry in ended.iter().filter_map(read) {
+            if entry.times.ended_ms >= since_ms {
+                ends.count(&entry);
+            }
+        }
+        chunks.retain(|chunk| chunk.to_ms >= since_ms && period.meets(chunk.from_ms, chunk.to_ms));
+        let counting = stream::iter(chunks).map(|chunk| self.count(chunk, period, since_ms));
         let mut counting = counting.buffer_unordered(AT_ONCE);
         let mut is_partial = false;
         while let Some(counted) = counting.try_next().await? {
             match counted {
                 Some(Counted::Sums(step, sums)) => ends.merge(step, &sums),
                 Some(Counted::Chunk(chunk)) => match EncodedChunk::decode(&chunk) {
-                    Some(chunk) => chunk.entries(|_| true).for_each(|entry| ends.count(&entry)),
+                    Some(chunk) => {
+                        let entries = chunk.entries(|_| true);
+                        entries
+                            .filter(|entry| entry.times.ended_ms >= since_ms)
+                            .for_each(|entry| ends.count(&entry));
+                    }
                     None => is_partial = true,
                 },
                 None => is_partial = true,
             }
         }
-        Ok((ends, is_partial))
+        Ok(CountedEnds {
+            ends,
+            since_ms,
+            is_partial,
+        })
     }
 
     /// `None`: the store has lost it.
@@ -44,9 +63,11 @@ impl History {
         &self,
         chunk: ChunkPlace,
         period: Period,
+        since_ms: u64,
     ) -> Result<Option<Counted>, StoreError> {
         let [from, to] = [chunk.from_ms, chunk.to_ms].map(|at_ms| period.step_of(at_ms));
-        if let Some(step) = from.filter(|_| from == to) {
+        let is_whole = chunk.from_ms >= since_ms && from == to;
+        if let Some(step) = from.filter(|_| is_whole) {
             let [.., sums] = names_of(&chunk.name);
             let found = self.find(sums).await?;
             if let Some(sums) = found.value().and_then(|found| EndSums::decode(found)) {
@@ -55,6 +76,16 @@ impl History {
         }
         Ok(self.chunk(&chunk).await?.map(Counted::Chunk))
     }
+}
+
+/// The ends of a period, as far as the history has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedEnds {
+    pub ends: PeriodEnds,
+    /// The Unix milliseconds of the time as far back as the history goes. Of earlier ends none counts.
+    pub since_ms: u64,
+    /// `true` if entries are missing that were kept: the store lost them.
+    pub is_partial: bool,
 }
 
 /// A chunk as it was read.

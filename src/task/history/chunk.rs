@@ -12,9 +12,6 @@ use crate::mcp::hex;
 use crate::task::digest::Digest;
 use crate::task::id::TaskId;
 
-/// The number of entries of a chunk.
-pub const ROWS: usize = 512;
-
 /// The characters of a mark, by which an index knows an id or a caller: one that has another mark is not in the chunk.
 const MARK: usize = 4;
 

@@ -8,6 +8,9 @@ use crate::task::cancelled_by::CancelledBy;
 use crate::task::id::{Incarnation, TaskId};
 use crate::task::state::{Outcome, Payload, Task};
 
+/// The longest name of a tool that the history keeps whole. Clients choose the names that they call.
+const TOOL_BYTES_MAX: usize = 256;
+
 /// A task that has ended, as the history keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedTask<'a> {
@@ -110,6 +113,7 @@ impl<'a> EndedTask<'a> {
         let outcome = task.outcome.as_ref()?;
         let (word, reason, effect) = outcome.words();
         let ended_ms = task.updated_ms;
+        let name_end = task.name.floor_char_boundary(TOOL_BYTES_MAX);
         let took_ms = task.call_took_ms(ended_ms);
         let lived_ms = ended_ms.saturating_sub(task.created_ms);
         let result_bytes = match outcome {
@@ -120,7 +124,7 @@ impl<'a> EndedTask<'a> {
         Some(Self {
             id: task.id,
             group: EndGroup {
-                tool: Cow::Borrowed(&task.name),
+                tool: Cow::Borrowed(task.name.get(..name_end).unwrap_or_default()),
                 caller: task.caller.short().into(),
                 label: Cow::Borrowed(task.label.as_deref().unwrap_or_default()),
                 replica: Cow::Borrowed(task.owner.as_ref().map_or("", Incarnation::replica)),

@@ -11,9 +11,9 @@ mod period;
 mod sums;
 
 pub use acks::{Acknowledged, Acknowledgements, BY_MAX, NOTE_MAX, TooMany, day_of};
-pub use chunk::{Chunk, ChunkIndex, EncodedChunk, ROWS};
+pub use chunk::{Chunk, ChunkIndex, EncodedChunk};
 pub use entry::{EndGroup, EndTimes, EndedTask};
 pub use filter::{EndFilter, Moment, TaskFilter};
 pub use head::{ChunkPlace, HistoryHead, HistoryPlace};
 pub use period::{Period, PeriodEnds};
-pub use sums::{EndSums, ToolEnds};
+pub use sums::{EndSums, ROWS, ToolEnds};

@@ -10,8 +10,11 @@ use crate::task::durations::{bucket, bucket_bounds};
 /// The most tools that are told apart. Clients choose the names that they call.
 const TOOLS_MAX: usize = 200;
 
-/// The name for all further tools. No tool has an empty name.
+/// The name for all further tools.
 const OTHERS: &str = "";
+
+/// The number of entries of a chunk.
+pub const ROWS: usize = 512;
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -73,22 +76,17 @@ impl EndSums {
 
     /// Counts what was counted elsewhere.
     pub fn merge(&mut self, tool: &str, more: &ToolEnds) {
-        let ends = self.tool(tool);
-        ends.completed += more.completed;
-        ends.tool_errors += more.tool_errors;
-        ends.failed += more.failed;
-        ends.cancelled += more.cancelled;
-        for (bucket, count) in &more.took {
-            *ends.took.entry(*bucket).or_default() += count;
-        }
-        for (minute, count) in &more.began {
-            *ends.began.entry(*minute).or_default() += count;
-        }
+        self.tool(tool).merge(more);
     }
 
-    /// Reads what [`Self::encode`] wrote. `None`: raincheck did not write it.
+    /// Reads the sums of a chunk. `None`: raincheck did not write them.
     pub fn decode(value: &[u8]) -> Option<Self> {
-        serde_json::from_slice(value).ok()
+        let sums: Self = serde_json::from_slice(value).ok()?;
+        // So no sum of many chunks is too large for its number.
+        sums.tools
+            .values()
+            .all(ToolEnds::fit_a_chunk)
+            .then_some(sums)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -112,6 +110,34 @@ impl EndSums {
 }
 
 impl ToolEnds {
+    /// Counts what was counted elsewhere.
+    pub fn merge(&mut self, more: &Self) {
+        self.completed += more.completed;
+        self.tool_errors += more.tool_errors;
+        self.failed += more.failed;
+        self.cancelled += more.cancelled;
+        for (bucket, count) in &more.took {
+            *self.took.entry(*bucket).or_default() += count;
+        }
+        for (minute, count) in &more.began {
+            *self.began.entry(*minute).or_default() += count;
+        }
+    }
+
+    fn fit_a_chunk(&self) -> bool {
+        let counts = [
+            self.completed,
+            self.tool_errors,
+            self.failed,
+            self.cancelled,
+        ];
+        let mut counts = counts
+            .iter()
+            .chain(self.took.values())
+            .chain(self.began.values());
+        counts.all(|count| *count <= ROWS as u64)
+    }
+
     pub fn ended(&self) -> u64 {
         self.completed + self.tool_errors + self.failed + self.cancelled
     }
@@ -187,6 +213,8 @@ mod tests {
         // Those of 541 s to 600 s took at most 59 s.
         assert_eq!(build.began(540_000, 600_000), 60);
         assert_eq!(build.began(0, 540_000), 42);
+        let wild = r#"{"x":{"c":18446744073709551615,"t":1,"f":0,"x":0,"d":{},"b":{}}}"#;
+        assert_eq!(EndSums::decode(wild.as_bytes()), None);
         let mut merged = sums.clone();
         merged.merge("build", build);
         merged.merge("deploy", deploy);

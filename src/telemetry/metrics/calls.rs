@@ -66,8 +66,8 @@ impl CallMetrics {
             ),
             limits: list.gauges(
                 "raincheck_limit",
-                "The limit, by its setting, as it is now. For each limit of this process that has a \
-                 `raincheck_limit_highest`.",
+                "The limit, by its setting, as it is now: of `limits.buffer_bytes_max` the three quarters of which \
+                 `raincheck_limit_highest` speaks.",
                 &["limit"],
             ),
             limits_reached: list.gauges(

@@ -187,7 +187,6 @@ function onEvent(event) {
     shownTask = undefined;
     loops.task.wake();
   }
-  if (event.event === "ended") loops.stats.wake();
 }
 
 function say(text, isLive) {

@@ -40,14 +40,15 @@ function show() {
   const now = JSON.stringify(there.map(({ id, state, acknowledged }) => [id, state, acknowledged]));
   if (now === shown) return;
   shown = now;
+  const [before] = bar.contains(document.activeElement) ? document.activeElement.textContent.split(" ") : [];
   bar.replaceChildren(el("span", {}, `${plural(chosen.size, "task", "tasks")} chosen`), ...actions(there), button("Choose none", chooseNone));
+  if (before) [...bar.querySelectorAll("button")].find((one) => one.textContent.startsWith(before))?.focus();
 }
 
 function actions(there) {
-  const open = there.filter(({ state }) => !ENDED.includes(state)).map(({ id }) => id);
-  const failed = there.filter(({ state, acknowledged }) => state === "failed" && !acknowledged).map(({ id }) => id);
+  const open = there.filter(({ state }) => !ENDED.includes(state));
+  const failed = there.filter(({ state, acknowledged }) => state === "failed" && !acknowledged);
   const ended = there.filter(({ state }) => ENDED.includes(state));
-  const ran = ended.some(({ effect }) => effect !== "none");
   const done = (words) => ({ length }) => {
     announce(`${plural(length, "task", "tasks")} ${words}`);
     chooseNone();
@@ -55,7 +56,7 @@ function actions(there) {
   return [
     open.length > 0 && button(`Cancel ${open.length}…`, () => cancel(open, done("cancelled")), true),
     failed.length > 0 && button(`Acknowledge ${failed.length}…`, () => acknowledge(failed, done("acknowledged"))),
-    ended.length > 0 && button(`Run ${ended.length} again…`, () => runAgain(ended.map(({ id }) => id), ran, done("begun"))),
+    ended.length > 0 && button(`Run ${ended.length} again…`, () => runAgain(ended, done("begun"))),
   ].filter(Boolean);
 }
 

@@ -149,7 +149,7 @@ function fillRow(row, task) {
 export function showPlace() {
   const { task } = place();
   for (const [id, row] of rows) row.classList.toggle("open", id === task);
-  for (const link of document.querySelectorAll("#counts a, #rows a, #task a[data-key]")) {
+  for (const link of document.querySelectorAll("#counts a, #rows a, #by-tool a, #task a[data-key]")) {
     const { key, value } = link.dataset;
     const isEnd = key === "state" || key === "outcome";
     // On a phone the open task hides the list.

@@ -2,7 +2,7 @@
 
 import { byId, el, svg } from "./dom.js";
 import { FIRST, hrefOf, place } from "./place.js";
-import { clock, duration, plural } from "./words.js";
+import { clock, duration, plural, zoned } from "./words.js";
 
 const OUTCOMES = [["completed", "completed"], ["tool_error", "with a tool error"], ["failed", "failed"], ["cancelled", "cancelled"]];
 const [WIDTH, HEIGHT] = [720, 120];
@@ -30,13 +30,15 @@ export function showStats(stats, metrics) {
   byId("tools").replaceChildren(...stats.tools.filter(({ tool }) => tool).map(({ tool }) => el("option", { value: tool })));
   const notes = [
     !stats.history && "No history is kept (history.keep): only tasks that run are here.",
+    stats.history_begins && `The history goes back to ${zoned(stats.history_begins)}.`,
+    stats.partial && "There are more open tasks than are counted here.",
     stats.lost && "The store has lost some of the tasks that ended.",
     stats.more_tools > 0 && `${plural(stats.more_tools, "more tool", "more tools")}, of which less ended.`,
   ].filter(Boolean);
   byId("stats-note").textContent = notes.join(" ");
   byId("stats-note").hidden = notes.length === 0;
   // What did not change stays, so that a reader keeps the focus, and an open table stays open.
-  const seen = JSON.stringify([stats.steps, stats.tools, [...clocks]]);
+  const seen = JSON.stringify([stats.steps, stats.tools, [...clocks], place().tool]);
   if (seen === shown) return;
   shown = seen;
   const isOpen = byId("over-time").querySelector("details")?.open ?? false;
@@ -110,7 +112,8 @@ function byTool({ tools, steps, step_seconds }, clocks) {
 function nameOf({ tool }) {
   if (!tool) return "other tools";
   const isOnly = place().tool === tool;
-  return el("a", { href: hrefOf({ tool: isOnly ? "" : tool, ...FIRST }), title: isOnly ? "all tools" : "only this tool", "data-tool": tool }, tool);
+  const value = isOnly ? "" : tool;
+  return el("a", { href: hrefOf({ tool: value, ...FIRST }), title: isOnly ? "all tools" : "only this tool", "data-key": "tool", "data-value": value }, tool);
 }
 
 /** The median of each step as a line, with gaps where nothing ended. */

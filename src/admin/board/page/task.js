@@ -149,21 +149,21 @@ function showQuestions(parts, task) {
 
 function actions(task, isEnded) {
   const button = (label, onclick, isHard) => el("button", { type: "button", class: isHard && "danger", onclick }, label);
-  if (!isEnded) return [button("Cancel the task", () => cancel([task.id], () => announce("The task is cancelled")), true)];
+  if (!isEnded) return [button("Cancel the task", () => cancel([task], () => announce("The task is cancelled")), true)];
   const isOpen = task.state === "failed" && !task.acknowledged;
   // Its arguments are gone with its record.
   const canRun = !task.kept;
-  return [isOpen && button("Acknowledge…", () => acknowledgeIt(task.id)), canRun && button("Run again…", () => runItAgain(task))].filter(Boolean);
+  return [isOpen && button("Acknowledge…", () => acknowledgeIt(task)), canRun && button("Run again…", () => runItAgain(task))].filter(Boolean);
 }
 
 const acknowledged = ({ at, by, note }) => [zoned(at), by && `by ${by}`, note].filter(Boolean).join(", ");
 
-function acknowledgeIt(id) {
-  acknowledge([id], () => announce("The failure is acknowledged"));
+function acknowledgeIt(task) {
+  acknowledge([task], () => announce("The failure is acknowledged"));
 }
 
-function runItAgain({ id, effect }) {
-  runAgain([id], effect !== "none", ([begun]) => {
+function runItAgain(task) {
+  runAgain([task], ([begun]) => {
     announce(`The call runs again as ${short(begun.id)}`);
     go({ task: begun.id });
   });

@@ -6,7 +6,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::counted::{value, with_operators};
+use crate::counted::value;
+use crate::support::operator::with_operators;
 use crate::support::proxy::Config;
 use crate::support::{Client, Era, Rig, within};
 

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::counted::{until_at, with_operators};
+use crate::counted::until_at;
 use crate::held::{Session, rest};
 use crate::learned_polls::check;
 use crate::support::client::{Client, Request};
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
 

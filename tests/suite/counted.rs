@@ -5,12 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::answer::Task;
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually};
-
-pub(crate) fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
-}
 
 pub(crate) async fn value(proxy: &Proxy, name: &str) -> Option<f64> {
     let page = Client::of(proxy.operators().await).page("/metrics").await;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::counted::{LIMITS, until_at, with_operators};
+use crate::counted::{LIMITS, until_at};
 use crate::held_replicas::allow_bytes;
 use crate::redis_server::RedisServer;
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::session::{NEWEST, Session};
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, Upstream, eventually};

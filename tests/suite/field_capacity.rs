@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::counted::{until_at, with_operators};
+use crate::counted::until_at;
 use crate::slow_start::{command, starts};
 use crate::support::client::{Client, Task};
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::{Config, Era, Proxy, Rig, TempDir, Upstream, eventually};
 

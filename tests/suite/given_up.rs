@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::counted::{until_at, with_operators};
+use crate::counted::until_at;
 use crate::held::{Session, primed, rest};
 use crate::stdio_front::{Launched, modern};
 use crate::support::client::{Client, Request};
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::stream::Stream;
 use crate::support::upstream::Tally;

@@ -8,12 +8,13 @@ use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 
-use crate::counted::{until_at, value, with_operators};
+use crate::counted::{until_at, value};
 use crate::given_up::{GAVE_UP, TIMED_OUT, cancel, gives_up};
 use crate::held::{Session, primed, reason};
 use crate::memory::resident;
 use crate::redis_server::RedisServer;
 use crate::support::client::{Answer, Client};
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::upstream::Tally;
 use crate::support::{

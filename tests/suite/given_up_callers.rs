@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use crate::auth_certificates::{Scene, issue_to};
 use crate::auth_tokens::Tokens;
-use crate::counted::{until_at, value, with_operators};
+use crate::counted::{until_at, value};
 use crate::given_up::{GAVE_UP, TIMED_OUT, assert_runs, cancel, text};
 use crate::held::{Session, primed};
 use crate::support::client::{Client, Request};
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::stream::{Stream, last_event};
 use crate::support::upstream::Tally;

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{StreamExt as _, iter};
 use serde_json::json;
 
-use crate::counted::{value, with_operators};
+use crate::counted::value;
 use crate::given_up::{GAVE_UP, cancel};
 use crate::held::{Session, rest};
+use crate::support::operator::with_operators;
 use crate::support::upstream::Tally;
 use crate::support::{Config, Era, Rig, in_both_eras, within};
 

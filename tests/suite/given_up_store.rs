@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::counted::{until_at, value, with_operators};
+use crate::counted::{until_at, value};
 use crate::given_up::{GAVE_UP, TIMED_OUT, assert_runs, cancel, text};
 use crate::held::{Session, primed};
 use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
+use crate::support::operator::with_operators;
 use crate::support::stream::Stream;
 use crate::support::upstream::Tally;
 use crate::support::{Config, Era, Rig, in_both_eras, try_eventually};

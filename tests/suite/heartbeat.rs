@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::counted::{until_at, with_operators};
+use crate::counted::until_at;
 use crate::hosted::Session;
+use crate::support::operator::with_operators;
 use crate::support::session::NEWEST;
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, Rig};

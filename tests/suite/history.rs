@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::operators_tasks::post;
 use crate::support::client::{Answer, Task};
-use crate::support::operator::raincheck;
+use crate::support::operator::{raincheck, with_operators};
 use crate::support::pair::Pair;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually, in_both_eras};
 
@@ -19,10 +19,6 @@ in_both_eras!(
 
 /// What no entry holds.
 const SECRET: &str = "b4e1c0de-argument";
-
-fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
-}
 
 async fn page(proxy: &Proxy, path: &str) -> Value {
     let operators = Client::of(proxy.operators().await);

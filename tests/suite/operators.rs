@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::counted::until_at;
 use crate::redis_server::RedisServer;
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::session::accept;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually, in_both_eras};
@@ -23,10 +24,6 @@ const TOKEN: &str = "correct-horse-battery-staple";
 
 /// What no line and no label may hold.
 const SECRET: &str = "b4e1c0de-argument";
-
-fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
-}
 
 /// The samples of the metrics page, by name and labels.
 async fn samples(rig: &Rig) -> BTreeMap<String, f64> {

@@ -4,7 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::json;
 
 use crate::operators_log::sample;
-use crate::support::operator::{OperatorEvents, raincheck};
+use crate::support::operator::{OperatorEvents, raincheck, with_operators};
 use crate::support::pair::{Pair, SEAL_KEY};
 use crate::support::{Client, Config, Era, Proxy, Rig, TempDir, Upstream, in_both_eras};
 
@@ -26,10 +26,6 @@ fn known(clients: &[&str], config: Config) -> (TempDir, Config) {
     let path = files.path().join("tokens");
     let auth = format!("tokens_file = \"{}\"", path.display());
     (files, config.section("auth", &auth))
-}
-
-fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
 }
 
 async fn end_of(proxy: &Proxy, count: usize) -> String {

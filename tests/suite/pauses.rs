@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::counted::until_at;
 use crate::operators_tasks::post;
 use crate::support::client::{Answer, Task};
-use crate::support::operator::raincheck;
+use crate::support::operator::{raincheck, with_operators};
 use crate::support::pair::Pair;
 use crate::support::session::{NEWEST, Session};
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually, in_both_eras};
@@ -20,10 +20,6 @@ in_both_eras!(
     a_call_that_waits_already_waits_for_the_end_of_the_pause,
     a_call_that_would_pass_is_refused,
 );
-
-fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
-}
 
 async fn paused(proxy: &Proxy) -> Value {
     let operators = Client::of(proxy.operators().await);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::{Cluster, Sentinels, ask};
 use crate::support::client::{Client, Task};
+use crate::support::operator::with_operators;
 use crate::support::{Config, Era, Rig, eventually, in_both_eras};
 
 in_both_eras!(
@@ -17,8 +18,10 @@ in_both_eras!(
 
 async fn a_task_outlives_the_primary_that_it_was_made_on(era: Era) {
     let mut fleet = Sentinels::start();
-    let rig = Rig::start(era, Config::always().redis(&fleet.url())).await;
+    let config = with_operators(Config::always().redis(&fleet.url()));
+    let rig = Rig::start(era, config).await;
     let client = rig.client();
+    let ended = whole(&client).await;
     let task = client.call("ask", json!({})).await.into_task();
     let key = question(&client, &task).await;
     // What the replica does not have yet, a failover may lose: docs/operations.md says so.
@@ -29,9 +32,16 @@ async fn a_task_outlives_the_primary_that_it_was_made_on(era: Era) {
     assert_eq!(question(&client, &task).await, key);
     answer(&client, &task, &key).await;
     completed(&client, &task).await;
-    assert_eq!(rig.upstream.tally("ask").finished, 1);
+    assert_eq!(rig.upstream.tally("ask").finished, 2);
     // And new ones are made there.
-    whole(&client).await;
+    let last = whole(&client).await;
+    // The ends before the failover and after it are in the history.
+    let operators = Client::of(rig.proxy.operators().await);
+    let page = operators.page("/tasks?state=ended").await;
+    let page = page.of_status(200).unwrap().json();
+    let found = page["tasks"].as_array().unwrap().iter();
+    let found: Vec<_> = found.map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(found, [&last.id, &task.id, &ended.id]);
 }
 
 async fn tasks_live_on_every_node_of_a_cluster(era: Era) {
@@ -92,11 +102,12 @@ async fn until_served(client: &Client, task: &Task) {
 }
 
 /// From creation to completion.
-async fn whole(client: &Client) {
+async fn whole(client: &Client) -> Task {
     let task = client.call("ask", json!({})).await.into_task();
     let key = question(client, &task).await;
     answer(client, &task, &key).await;
     completed(client, &task).await;
+    task
 }
 
 async fn question(client: &Client, task: &Task) -> String {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Answer;
 use crate::support::issuer::Issuer;
+use crate::support::operator::with_operators;
 use crate::support::{
     Client, Config, Era, PATIENCE, Rig, TempDir, eventually, in_both_eras, within,
 };
@@ -17,10 +18,6 @@ in_both_eras!(
     limits_of_the_process_change_while_it_serves,
     a_scope_that_is_new_is_asked_for_at_once,
 );
-
-fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
-}
 
 /// The proxy with another file of settings, which it has not read yet.
 struct Reloading {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::operator::with_operators;
 use crate::support::pair::Pair;
 use crate::support::receiver::{Receiver, Reply, SECRET, Webhook};
 use crate::support::{Client, Config, Era, PATIENCE, Rig, Upstream, eventually, in_both_eras};
@@ -23,10 +24,6 @@ async fn counted(rig: &Rig, outcome: &str) -> u64 {
     let name = format!("raincheck_webhooks_total{{outcome=\"{outcome}\"}} ");
     let line = page.body.lines().find_map(|line| line.strip_prefix(&name));
     line.map_or(0, |number| number.parse().unwrap())
-}
-
-fn with_operators(config: Config) -> Config {
-    config.section("admin", "listen = \"127.0.0.1:0\"")
 }
 
 async fn until_counted(rig: &Rig, outcome: &str, wanted: u64) {

@@ -6,7 +6,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-use super::{PATIENCE, Proxy, within};
+use super::{Config, PATIENCE, Proxy, within};
+
+/// With a listener for operators.
+pub(crate) fn with_operators(config: Config) -> Config {
+    config.section("admin", "listen = \"127.0.0.1:0\"")
+}
 
 /// Runs a command of raincheck that asks this proxy.
 pub(crate) async fn raincheck(proxy: &Proxy, arguments: &[&str]) -> Output {

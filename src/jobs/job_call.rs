@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::jobs::document::JobSource;
 use crate::jobs::id_argument::{id_argument, says_where_id_goes};
-use crate::jobs::{Helper, JobResult, JobRule};
+use crate::jobs::{Helper, JobResult, JobRule, is_default};
 use crate::mcp::tools::{Tool, ToolArgument, Tools};
 
 /// A rule with the known facts about its tools: all that a call needs to follow its job, on any replica.
@@ -17,9 +17,9 @@ pub struct JobCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<Box<str>>,
     pub(crate) status: HelperFacts,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) result: HelperFacts,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) cancel: HelperFacts,
 }
 

@@ -17,34 +17,49 @@ pub mod job_call;
 pub mod reading;
 #[cfg(test)]
 pub(crate) mod recorded;
+pub mod shared;
 pub mod suggested;
 pub mod words;
 
-/// A `[[jobs]]` entry but for the tools that it applies to.
+/// A `[[jobs]]` entry but for the tools that it applies to. The record of each job has it, so what the entry leaves out is left out
+/// there, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobRule {
     /// Arguments of the start, where the client gives none of that name.
+    #[serde(skip_serializing_if = "is_default")]
     pub set: Map<String, Value>,
     /// The argument of the start by which the server recognizes a start that is sent again. Each call gets a value of its own
     /// there, where the client gives none.
+    #[serde(skip_serializing_if = "is_default")]
     pub key: Option<Box<str>>,
     /// The job's id in the answer of the start. `None`: the member with the name of the status tool's argument, or else `id`.
+    #[serde(skip_serializing_if = "is_default")]
     pub id: Option<JobSource>,
     pub status: Helper,
     /// The state in the answer of the status tool. `None`: `status`, or else `state`.
+    #[serde(skip_serializing_if = "is_default")]
     pub state: Option<JobSource>,
     /// The outcome, which is read once the state says that the job has ended.
+    #[serde(skip_serializing_if = "is_default")]
     pub outcome: Option<JobSource>,
+    #[serde(skip_serializing_if = "is_default")]
     pub words: JobWords,
     /// Read before the words, in their order.
+    #[serde(skip_serializing_if = "is_default")]
     pub acceptors: Vec<Acceptor>,
+    #[serde(skip_serializing_if = "is_default")]
     pub progress: Option<Box<str>>,
+    #[serde(skip_serializing_if = "is_default")]
     pub total: Option<Box<str>>,
+    #[serde(skip_serializing_if = "is_default")]
     pub message: Option<Box<str>>,
+    #[serde(skip_serializing_if = "is_default")]
     pub result: JobResult,
+    #[serde(skip_serializing_if = "is_default")]
     pub cancel: Option<Helper>,
     pub poll: JobPolls,
+    #[serde(skip_serializing_if = "is_default")]
     pub lives: Lives,
 }
 
@@ -76,6 +91,7 @@ pub struct JobPolls {
     pub first: Duration,
     pub max: Duration,
     /// The time until the next check in the answer of the status tool, and the unit of a number there.
+    #[serde(skip_serializing_if = "is_default")]
     pub from: Option<(Box<str>, PollUnit)>,
     /// The time without a good check after which the job is lost.
     pub lost_after: Duration,
@@ -110,6 +126,10 @@ pub enum Lives {
     Process,
     /// The session in which the job was started.
     Session,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Default for JobRule {
@@ -148,5 +168,25 @@ impl JobRule {
     /// Returns `true` if that tool is called about a job.
     pub fn is_helper(&self, tool: &str) -> bool {
         self.helpers().any(|helper| &*helper.tool == tool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_of_a_rule_what_it_sets_and_earlier_records_are_read() {
+        let rule = JobRule {
+            lives: Lives::Session,
+            ..JobRule::default()
+        };
+        let poll = r#""poll":{"first":{"secs":2,"nanos":0},"max":{"secs":30,"nanos":0},"lost_after":{"secs":600,"nanos":0}}"#;
+        let text = format!(r#"{{"status":{{"tool":""}},{poll},"lives":"session"}}"#);
+        assert_eq!(serde_json::to_string(&rule).unwrap(), text);
+        let nothing =
+            r#""key":null,"set":{},"words":[],"acceptors":[],"result":"status","cancel":null"#;
+        let earlier = text.replacen('{', &format!("{{{nothing},"), 1);
+        assert_eq!(serde_json::from_str::<JobRule>(&earlier).unwrap(), rule);
     }
 }

@@ -12,7 +12,7 @@ use crate::base::printable::is_printable;
 use crate::jobs::document::{Document, JobSource, as_text};
 use crate::jobs::job_call::JobCall;
 use crate::jobs::words::{Meaning, is_success};
-use crate::jobs::{JobResult, JobRule, PollUnit};
+use crate::jobs::{JobResult, JobRule, PollUnit, is_default};
 use crate::mcp::json::{Object, Writer, is_object, set};
 
 /// The member of `_meta` in the result that has the id of the job.
@@ -37,7 +37,7 @@ pub struct JobHandle {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub copied: BTreeMap<String, Box<str>>,
     /// The job is known to one process or session only.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub is_pinned: bool,
 }
 

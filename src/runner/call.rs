@@ -115,7 +115,8 @@ impl CallTerms {
 pub(super) struct ServerCall {
     /// Legacy while it is not known, which is before anything is sent.
     pub(super) era: Era,
-    pub(super) outgoing: UpstreamRequest,
+    /// Shared with the exchange that carries it, for as long as the call runs.
+    pub(super) outgoing: Arc<UpstreamRequest>,
     pub(super) rule: Arc<Rule>,
 }
 
@@ -166,7 +167,7 @@ impl CallSpec {
         };
         let server = ServerCall {
             era: self.terms.era.unwrap_or(Era::Legacy),
-            outgoing,
+            outgoing: Arc::new(outgoing),
             rule: self.terms.rule,
         };
         let origin = CallOrigin {

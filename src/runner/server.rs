@@ -1,6 +1,7 @@
 //! The port to the wrapped server: what the runner needs of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,10 +19,10 @@ pub trait WrappedServer: fmt::Debug + Send + Sync {
     fn seat(&self, era: Option<Era>, outgoing: &UpstreamRequest) -> Seating;
 
     /// Opens an exchange. The request goes out on the first poll of its events.
-    fn begin(&self, seat: Seat, outgoing: UpstreamRequest) -> Exchange;
+    fn begin(&self, seat: Seat, outgoing: Arc<UpstreamRequest>) -> Exchange;
 
     /// Opens the exchange of a task that the server made of the call; `None`: `answer` names no task.
-    fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange>;
+    fn follow(&self, call: &Arc<UpstreamRequest>, answer: &RawValue) -> Option<Exchange>;
 
     /// Opens the exchange of a call that another process sent; `None`: the resume point is of no use. `from`: what the server
     /// gets of a request of the client.
@@ -45,11 +46,11 @@ impl WrappedServer for Upstream {
         Self::seat(self, era, outgoing)
     }
 
-    fn begin(&self, seat: Seat, outgoing: UpstreamRequest) -> Exchange {
+    fn begin(&self, seat: Seat, outgoing: Arc<UpstreamRequest>) -> Exchange {
         Self::begin_at(self, seat, outgoing)
     }
 
-    fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
+    fn follow(&self, call: &Arc<UpstreamRequest>, answer: &RawValue) -> Option<Exchange> {
         Self::follow(self, call, answer)
     }
 

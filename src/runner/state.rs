@@ -24,6 +24,7 @@ use super::watch::Watches;
 use crate::base::clock::Anchored;
 use crate::base::limit_fill::{CALLS, CALLS_PER_CALLER};
 use crate::base::lock::Mutex;
+use crate::jobs::shared::SharedJobCalls;
 use crate::sharing::resizable::ResizableSemaphore;
 use crate::sharing::room::BufferBudget;
 use crate::sharing::shares::Shares;
@@ -89,6 +90,7 @@ pub struct Runner {
     pub(super) watches: Arc<Watches>,
     pub(super) told: ToldStates,
     pub(super) learned: Learned,
+    pub(super) job_calls: SharedJobCalls,
     pub(super) given_up: Arc<GivenUpClaims>,
     /// The calls of modern clients that can be told apart.
     pub(super) same_calls: Arc<SameCalls>,
@@ -141,6 +143,7 @@ impl Runner {
             watches: Arc::default(),
             told: ToldStates::default(),
             learned: Learned::default(),
+            job_calls: SharedJobCalls::default(),
             given_up: Arc::default(),
             same_calls: Arc::default(),
             taken_up: TakenUp::default(),

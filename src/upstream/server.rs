@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub(super) fn begin(&self, era: Era, request: UpstreamRequest) -> Exchange {
+    pub(super) fn begin(&self, era: Era, request: Arc<UpstreamRequest>) -> Exchange {
         self.begin_at(era, request, SeatPlace::Any)
     }
 
@@ -117,7 +117,7 @@ impl Server {
     pub(super) fn begin_at(
         &self,
         era: Era,
-        request: UpstreamRequest,
+        request: Arc<UpstreamRequest>,
         place: SeatPlace,
     ) -> Exchange {
         let (slot, pooled) = match place {

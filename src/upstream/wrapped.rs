@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::base::backoff::Backoff;
-use crate::base::lock::Mutex;
+use crate::jobs::shared::SharedJobCalls;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, MODERN};
@@ -39,7 +39,7 @@ use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::{Exchange, Forwarded, UpstreamRequest};
-use crate::upstream::seat::{Seat, SeatPlace};
+use crate::upstream::seat::Seat;
 use crate::upstream::server::{Server, ServerTransport};
 use crate::upstream::sessions::pinned;
 pub use crate::upstream::settings::{SessionMode, Settings, Transport};
@@ -62,6 +62,7 @@ pub struct Upstream {
     pub(super) server: Server,
     pub(super) known: Arc<ServerFacts>,
     pub(super) beside: Arc<Semaphore>,
+    adopted_jobs: Arc<SharedJobCalls>,
 }
 
 impl Upstream {
@@ -76,6 +77,7 @@ impl Upstream {
             server,
             known,
             beside,
+            adopted_jobs: Arc::default(),
         })
     }
 
@@ -288,33 +290,39 @@ impl Upstream {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
-        self.begin_at(Seat::anywhere(era), outgoing)
+    pub fn begin(&self, era: Era, outgoing: impl Into<Arc<UpstreamRequest>>) -> Exchange {
+        self.begin_at(Seat::anywhere(era), outgoing.into())
     }
 
     /// Begins one request that has its place already.
-    pub fn begin_at(&self, seat: Seat, outgoing: UpstreamRequest) -> Exchange {
+    pub fn begin_at(&self, seat: Seat, outgoing: Arc<UpstreamRequest>) -> Exchange {
         let era = seat.era();
-        let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let operation = self.operation(era, &outgoing);
         let job = outgoing.job.clone();
-        let exchange = if job.is_some() || (outgoing.native_task && era == Era::Legacy) {
-            let (server, first) = (self.server.clone(), Mutex::new(Some(seat.place)));
-            let begin: BeginRequest = Arc::new(move |one| {
-                // A task of the server's own takes several requests, and only the first has the seat of the call.
-                let place = first.lock().take().unwrap_or(SeatPlace::Any);
-                server.begin_at(era, one, place)
-            });
-            match job {
-                Some(job) => remote_task::job::begin(begin, outgoing, job, era),
-                None => remote_task::legacy::begin(begin, outgoing),
-            }
+        let asked = Arc::clone(&outgoing);
+        let watched = |exchange| self.known.watched(exchange, era, &asked);
+        // A task of the server's own takes several requests, and only the first has the seat of the call.
+        let begin = |one| self.server.begin_at(era, one, seat.place);
+        let exchange = if let Some(job) = job {
+            // Only the start is watched, because a job may run for hours after it.
+            let start = |one| watched(begin(one));
+            remote_task::job::begin(self.beginning(era), start, outgoing, job, era)
+        } else if outgoing.native_task && era == Era::Legacy {
+            watched(remote_task::legacy::begin(
+                self.beginning(era),
+                begin,
+                outgoing,
+            ))
         } else {
-            self.server.begin_at(era, outgoing, seat.place)
+            watched(begin(outgoing))
         };
-        let asked = (era, &*method);
-        let exchange = self.known.watched(exchange, asked, credentials.as_ref());
         measured(exchange, operation)
+    }
+
+    /// Begins requests about a task of the server's own.
+    fn beginning(&self, era: Era) -> BeginRequest {
+        let server = self.server.clone();
+        Arc::new(move |one| server.begin(era, one))
     }
 
     /// Begins the measurement of a request. Returns `None` if no measurement is read.
@@ -334,12 +342,10 @@ impl Upstream {
 
     /// Follows a modern server's own task, which came as the answer to that call. `None`: the answer is no
     /// task.
-    pub fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
-        let server = self.server.clone();
+    pub fn follow(&self, call: &Arc<UpstreamRequest>, answer: &RawValue) -> Option<Exchange> {
         // A program ends with this process, and a line has its tasks to itself.
         let is_shared = matches!(self.server.transport(), ServerTransport::Posts(_));
-        let begin = Arc::new(move |one| server.begin(Era::Modern, one));
-        remote_task::modern::follow(begin, call, (answer, is_shared))
+        remote_task::modern::follow(self.beginning(Era::Modern), call, (answer, is_shared))
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `from`: what the server gets of a request of
@@ -347,14 +353,12 @@ impl Upstream {
     /// that the call ran in has gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str, from: Forwarded) -> Option<Exchange> {
         let call = UpstreamRequest::adopted(caller, "{}".into()).forwarding(from);
-        if let Some(job) = AdoptedJob::of(resume_point) {
-            let (server, era) = (self.server.clone(), job.era());
-            return Some(job.follow(Arc::new(move |one| server.begin(era, one)), call));
+        if let Some(job) = AdoptedJob::of(resume_point, &self.adopted_jobs) {
+            let begin = self.beginning(job.era());
+            return Some(job.follow(begin, call));
         }
         if let Some(task) = remote_task::modern::AdoptedTask::of(resume_point) {
-            let server = self.server.clone();
-            let begin = Arc::new(move |one| server.begin(Era::Modern, one));
-            return Some(task.follow(begin, call));
+            return Some(task.follow(self.beginning(Era::Modern), call));
         }
         let ServerTransport::Posts(http_server) = self.server.transport() else {
             return None;
@@ -365,9 +369,7 @@ impl Upstream {
             let call = call.declaring(Arc::clone(capabilities));
             let adopted = session_exchange::adopted_session(sessions, of_clients, &call, session);
             let pin = pinned::to_adopted(adopted?.0);
-            let server = self.server.clone();
-            let begin = Arc::new(move |one| server.begin(Era::Legacy, one));
-            return Some(task.follow(begin, call.on(Some(pin))));
+            return Some(task.follow(self.beginning(Era::Legacy), call.on(Some(pin))));
         }
         session_exchange::adopt(sessions, of_clients, call, resume_point)
     }

@@ -248,13 +248,13 @@ impl WrappedServer for LinkedServer {
         Seating::Now(Seat::anywhere(self.era))
     }
 
-    fn begin(&self, _: Seat, outgoing: UpstreamRequest) -> Exchange {
+    fn begin(&self, _: Seat, outgoing: Arc<UpstreamRequest>) -> Exchange {
         let params: serde_json::Value = serde_json::from_str(&outgoing.params).unwrap();
         let key = params["arguments"]["key"].as_str().unwrap();
         self.exchange(Stage::Unsent(key.to_owned()))
     }
 
-    fn follow(&self, _: &UpstreamRequest, _: &RawValue) -> Option<Exchange> {
+    fn follow(&self, _: &Arc<UpstreamRequest>, _: &RawValue) -> Option<Exchange> {
         None
     }
 

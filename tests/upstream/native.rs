@@ -1,5 +1,7 @@
 //! Calls that a legacy server runs as tasks of its own.
 
+use std::sync::Arc;
+
 use hyper::header::HeaderValue;
 
 use super::*;
@@ -121,8 +123,9 @@ async fn another_process_goes_on_with_the_task_of_a_modern_server() {
     server.on_method("tasks/get", vec![Reply::result(&ended)]);
     let upstream = upstream(&server);
     let shown = |token: &'static str| Some(HeaderValue::from_static(token).into());
-    let call = call("t").with_credentials(shown("Bearer old"));
-    let Event::Result(answer) = next(&mut upstream.begin(Era::Modern, call.clone())).await else {
+    let call = Arc::new(call("t").with_credentials(shown("Bearer old")));
+    let Event::Result(answer) = next(&mut upstream.begin(Era::Modern, Arc::clone(&call))).await
+    else {
         panic!("no task")
     };
     let mut exchange = upstream.follow(&call, &answer).unwrap();

@@ -107,7 +107,7 @@ impl Dialogue<'_> {
     /// Follows the server's task to its end.
     async fn follow(&mut self, request: &UpstreamRequest, created: Box<RawValue>) -> Ending {
         let id = id_of(&created);
-        let Some(mut exchange) = self.upstream.follow(request, &created) else {
+        let Some(mut exchange) = self.upstream.follow(&Arc::new(request.clone()), &created) else {
             return Ending::Failed("the server's answer was not a valid MCP message".to_owned());
         };
         self.screen.say(&format!(

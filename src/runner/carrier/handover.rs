@@ -1,6 +1,7 @@
 //! A call that goes on without this carrier: this replica leaves the call to another replica, or another
 //! replica took it over.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -174,7 +175,7 @@ impl Carrier {
             let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
             // The replica that sent an adopted leg holds its permits.
             let limits = self.runner.admission.queue(&task.name);
-            self.server.outgoing = outgoing;
+            self.server.outgoing = Arc::new(outgoing);
             limits
         } else {
             Admittance::Now(self.dispatch.take_permits())

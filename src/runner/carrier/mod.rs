@@ -3,14 +3,13 @@
 //! The stage holds what is stored of the call, the dispatch holds the place of the current leg, and the table of
 //! timers holds what happens later. Each event is handled to its end before the next event is taken.
 
-use std::future::{poll_fn, ready};
+use std::future::ready;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::admission::Admittance;
@@ -20,7 +19,7 @@ use super::custody::{Custody, CustodyNews};
 use super::given_up_claims::ClaimInWriting;
 use super::leg;
 use super::outcome;
-use super::responder::{CallAnswer, Presence, RelayedAnswer};
+use super::responder::{CallAnswer, RelayedAnswer};
 use super::state::Runner;
 use super::waiting::{TaskWhen, WaitingClient};
 use crate::base::failpoint::{Point, hit};
@@ -50,6 +49,7 @@ mod results;
 mod rounds;
 mod stage;
 mod timers;
+mod waits;
 mod window;
 
 use dispatch::{Arrival, Dispatch, LegOrigin};
@@ -57,6 +57,7 @@ use pending::PendingProgress;
 pub(super) use record_terms::{ClaimedRecord, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
 use timers::{Timer, Timers};
+use waits::{ClientStep, Stop, news, next_answer, next_step, next_stop};
 
 /// The first and the longest pause between the legs of a server that asks nothing, so that a long call costs few requests.
 const PAUSE_MS: u64 = 1_000;
@@ -161,10 +162,12 @@ impl Carrier {
 
     fn for_call(
         runner: Arc<Runner>,
-        call: CallSpec,
+        mut call: CallSpec,
         audience: Audience,
         dispatch: Dispatch,
     ) -> Box<Self> {
+        let job = call.outgoing.job.take();
+        call.outgoing.job = job.map(|job| runner.job_calls.share(job));
         let now = Instant::now();
         let when = audience.client().and_then(|client| client.terms.when);
         let (server, origin) = call.split();
@@ -242,7 +245,7 @@ impl Carrier {
             runner,
             server: ServerCall {
                 era,
-                outgoing,
+                outgoing: Arc::new(outgoing),
                 rule,
             },
             audience: Audience::RecordReaders,
@@ -318,7 +321,7 @@ impl Carrier {
             let seat = seat.unwrap_or_else(|| Seat::anywhere(server.era));
             // The era may have become known only while the call waited for its seat.
             server.era = seat.era();
-            runner.upstream.begin(seat, server.outgoing.clone())
+            runner.upstream.begin(seat, Arc::clone(&server.outgoing))
         });
     }
 
@@ -398,7 +401,10 @@ impl Carrier {
         // that a carrier that is no longer the owner does not act on that event.
         let woken = tokio::select! {
             biased;
-            () = self.runner.halt.cancelled() => Wakeup::Halted,
+            stop = next_stop(&self.runner, may_hand_over) => match stop {
+                Stop::Draining => Wakeup::Draining,
+                Stop::Halted => Wakeup::Halted,
+            },
             step = next_step(presence) => match step {
                 ClientStep::Told => return None,
                 ClientStep::Gone => Wakeup::Gone,
@@ -408,7 +414,6 @@ impl Carrier {
                 CustodyNews::Stopped => Wakeup::Stopped,
                 CustodyNews::Changed => Wakeup::Changed,
             },
-            () = self.runner.draining.cancelled(), if may_hand_over => Wakeup::Draining,
             arrival = self.dispatch.next() => Wakeup::Leg(arrival),
             answered = next_answer(answers) => Wakeup::Answered(answered),
             () = tokio::time::sleep_until(until) => {
@@ -430,57 +435,26 @@ impl Carrier {
     }
 }
 
-/// A step of the client that waits.
-enum ClientStep {
-    /// It received its answer.
-    Told,
-    Gone,
-    SentAgain,
-}
-
-async fn next_step(presence: Option<Presence<'_>>) -> ClientStep {
-    match presence {
-        // Boxed, because a call that runs for hours has no client that waits, and would keep room for one.
-        Some(presence) => Box::pin(step_of(presence)).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn step_of(presence: Presence<'_>) -> ClientStep {
-    // Once the client has its answer, `settled` resolves at once, and would wake the loop without end.
-    let is_open = !presence.was_told();
-    tokio::select! {
-        biased;
-        was_told = presence.settled(), if is_open => {
-            if was_told { ClientStep::Told } else { ClientStep::Gone }
-        }
-        () = presence.sent_again() => ClientStep::SentAgain,
-    }
-}
-
-async fn news(custody: Option<&Custody>) -> CustodyNews {
-    match custody {
-        Some(custody) => custody.news().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_answer(mut answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> RelayedAnswer {
-    let next = poll_fn(|context| match &mut answers {
-        Some(answers) => match answers.poll_recv(context) {
-            Poll::Ready(Some(answered)) => Poll::Ready(answered),
-            // A closed channel yields `None` at once, and would wake the loop without end.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        },
-        None => Poll::Pending,
-    });
-    next.await
-}
-
 /// Returns the answer for a client whose call can have no record.
 fn not_created(why: &CreateError, effect: SideEffect) -> CallAnswer {
     match why {
         CreateError::Quota => CallAnswer::Failed(Failure::new(Reason::Quota, effect)),
         CreateError::Taken | CreateError::Store(_) => CallAnswer::StoreUnavailable(effect),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Carrier;
+
+    fn size_of_future<A, F>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_call_that_waits_is_small() {
+        // Thousands of calls wait for hours. What only a client, a queue or an event needs is boxed.
+        let sizes = (size_of::<Carrier>(), size_of_future(Carrier::run));
+        assert!(sizes.0 <= 256 && sizes.1 <= 512, "{sizes:?}");
     }
 }

@@ -43,7 +43,7 @@ impl Carrier {
             let _ = self.record(Vec::new(), RecordTerms::of_call(true)).await;
         }
         if !self.stage.is_recorded() {
-            let sent = (self.server.era, &self.server.outgoing);
+            let sent = (self.server.era, &*self.server.outgoing);
             let fit = self.runner.fit_sent(sent, client_era, result);
             self.answer(fit.map_or_else(invalid, CallAnswer::result));
             return Flow::Done;

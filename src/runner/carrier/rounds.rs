@@ -87,7 +87,7 @@ impl Carrier {
         };
         let round = plain.round.insert(OpenRound::new(asked));
         if round.is_empty() {
-            self.server.outgoing.retry = round.retry().map(Arc::new);
+            Arc::make_mut(&mut self.server.outgoing).retry = round.retry().map(Arc::new);
             return self.next_leg_later();
         }
         let questions = round.questions();
@@ -133,7 +133,7 @@ impl Carrier {
         let Some(retry) = round.retry() else {
             return Flow::Continue;
         };
-        self.server.outgoing.retry = Some(Arc::new(retry));
+        Arc::make_mut(&mut self.server.outgoing).retry = Some(Arc::new(retry));
         // The call gave up its permits while the client answered, so this leg waits for its turn again.
         self.requeue().await
     }
@@ -179,7 +179,8 @@ impl Carrier {
     pub(super) fn next_leg(&mut self) -> Flow {
         if let Some(recorded) = self.stage.recorded() {
             let task = recorded.task();
-            self.server.outgoing.retry = (task.round > 0).then(|| Arc::new(leg::retry(task)));
+            Arc::make_mut(&mut self.server.outgoing).retry =
+                (task.round > 0).then(|| Arc::new(leg::retry(task)));
         }
         self.open();
         Flow::Continue

@@ -27,7 +27,7 @@ use crate::upstream::discovery::probe::Found;
 use crate::upstream::discovery::remembered::{NOBODY, Remembered};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
-use crate::upstream::port::{Event, Exchange};
+use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::server::{Server, ServerTransport};
 use crate::upstream::settings::Settings;
 use crate::upstream::single_flight::{Flight, SingleFlight};
@@ -373,12 +373,11 @@ impl ServerFacts {
     pub(in crate::upstream) fn watched(
         self: &Arc<Self>,
         exchange: Exchange,
-        asked: (Era, &str),
-        credentials: Option<&Credentials>,
+        era: Era,
+        asked: &UpstreamRequest,
     ) -> Exchange {
-        let (era, method) = asked;
-        let is_of_tools = method.starts_with("tools/");
-        let (known, credentials) = (Arc::clone(self), credentials.cloned());
+        let is_of_tools = asked.method.starts_with("tools/");
+        let (known, credentials) = (Arc::clone(self), asked.credentials.clone());
         let events = exchange.events.then(move |event| {
             let is_hearsay = known.is_hearsay();
             if matches!(event, Event::Result(_)) && is_hearsay {

@@ -20,7 +20,10 @@ use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(session: Arc<LineSession>, request: UpstreamRequest) -> Exchange {
+pub(in crate::upstream) fn begin(
+    session: Arc<LineSession>,
+    request: Arc<UpstreamRequest>,
+) -> Exchange {
     let underway = CurrentId::default();
     let control = BorrowedLineControl {
         session: Arc::clone(&session),
@@ -39,7 +42,7 @@ type CurrentId = Arc<Mutex<Option<RequestId>>>;
 
 struct BorrowedLineRequest {
     session: Arc<LineSession>,
-    request: UpstreamRequest,
+    request: Arc<UpstreamRequest>,
     underway: CurrentId,
 }
 

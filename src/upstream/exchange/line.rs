@@ -35,7 +35,7 @@ const LOG_PATIENCE: Duration = Duration::from_secs(2);
 pub(in crate::upstream) fn begin(
     pool: Arc<LinePool>,
     era: Era,
-    request: UpstreamRequest,
+    request: Arc<UpstreamRequest>,
     pooled: Option<PooledLine>,
 ) -> Exchange {
     let underway = CurrentLine::default();
@@ -86,7 +86,7 @@ impl Control for LineControl {
 struct LineRequest {
     pool: Arc<LinePool>,
     era: Era,
-    request: UpstreamRequest,
+    request: Arc<UpstreamRequest>,
     key: PoolKey,
     /// The line that the call has before it is sent.
     pooled: Option<PooledLine>,

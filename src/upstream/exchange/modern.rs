@@ -20,7 +20,7 @@ use crate::upstream::translate;
 /// Begins one request; it is sent when the events are first polled.
 ///
 /// Dropping the exchange closes the stream, which cancels the request.
-pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: UpstreamRequest) -> Exchange {
+pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: Arc<UpstreamRequest>) -> Exchange {
     let transport = ModernPost {
         origin,
         request,
@@ -31,7 +31,7 @@ pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: UpstreamRequest) 
 
 struct ModernPost {
     origin: Arc<Origin>,
-    request: UpstreamRequest,
+    request: Arc<UpstreamRequest>,
     /// Of the POST that was sent last.
     id: RequestId,
 }

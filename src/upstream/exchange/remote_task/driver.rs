@@ -22,7 +22,7 @@ use crate::upstream::exchange::remote_task::{
     ASK_PATIENCE, BeginRequest, CreatedTask, LOST, RemoteAnswer, RemoteEnd, TaskCheck, TaskCodec,
     TaskRequest, TaskState, is_unknown,
 };
-use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
+use crate::upstream::exchange::{Driver, Phase, RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
 use crate::upstream::port::{Answer, Control, Event, Exchange, UpstreamRequest};
 
@@ -43,17 +43,25 @@ pub(super) struct TaskRequests<C> {
     codec: C,
     begin: BeginRequest,
     /// The request that begins the task, whose caller, credentials and headers the others have, too.
-    call: UpstreamRequest,
+    call: Arc<UpstreamRequest>,
 }
 
 impl<C: TaskCodec> TaskRequests<C> {
-    pub(super) fn new(codec: C, begin: BeginRequest, call: UpstreamRequest) -> Arc<Self> {
-        Arc::new(Self { codec, begin, call })
+    pub(super) fn new(
+        codec: C,
+        begin: BeginRequest,
+        call: impl Into<Arc<UpstreamRequest>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            codec,
+            begin,
+            call: call.into(),
+        })
     }
 
     fn about(&self, id: &str, ask: TaskRequest<'_>) -> Option<Exchange> {
         let request = self.codec.about(&self.call, id, ask)?;
-        Some((self.begin)(request))
+        Some((self.begin)(Arc::new(request)))
     }
 
     /// Cancels the task. A server that does not answer is left alone after a while: the client does not wait for it.
@@ -76,8 +84,8 @@ impl<C: TaskCodec> TaskRequests<C> {
 pub(super) struct RemoteTask<C> {
     requests: Arc<TaskRequests<C>>,
     control: Arc<TaskControl<C>>,
-    /// A task that is there already.
-    created: Option<CreatedTask>,
+    /// A task that is there already. Boxed, because a call keeps room for it until its end.
+    created: Option<Box<CreatedTask>>,
     /// The session of the whole call, if the call has one to itself.
     pin: Option<Pin>,
 }
@@ -89,46 +97,46 @@ pub(super) enum TaskStage {
 }
 
 impl<C: TaskCodec> RemoteTask<C> {
-    /// The call creates the task, if the server makes one.
-    pub(super) fn to_be_created(requests: Arc<TaskRequests<C>>) -> Self {
-        let control = Arc::new(TaskControl {
-            requests: Arc::clone(&requests),
-            at: Mutex::default(),
-            turned: Notify::new(),
-        });
-        Self {
-            pin: requests.call.pin.clone(),
-            requests,
-            control,
-            created: None,
-        }
+    /// The call creates the task, if the server makes one. `creating`: the exchange of the call.
+    pub(super) fn to_be_created(requests: Arc<TaskRequests<C>>, creating: Exchange) -> Exchange {
+        let pin = requests.call.pin.clone();
+        Self::new(requests, None, pin).begin(Phase::Open(TaskStage::Creating(creating)))
     }
 
     /// The call was answered with this task.
-    pub(super) fn created(requests: Arc<TaskRequests<C>>, created: CreatedTask) -> Self {
-        Self {
-            created: Some(created),
-            // The exchange that the call was sent on gives back what it has.
-            pin: None,
-            ..Self::to_be_created(requests)
-        }
+    pub(super) fn created(requests: Arc<TaskRequests<C>>, created: CreatedTask) -> Exchange {
+        // The exchange that the call was sent on gives back what it has.
+        Self::new(requests, Some(created), None).begin(Phase::Unsent)
     }
 
     /// Another process created this task.
-    pub(super) fn adopted(requests: Arc<TaskRequests<C>>, created: CreatedTask) -> Self {
+    pub(super) fn adopted(requests: Arc<TaskRequests<C>>, created: CreatedTask) -> Exchange {
+        let pin = requests.call.pin.clone();
+        Self::new(requests, Some(created), pin).begin(Phase::Unsent)
+    }
+
+    fn new(requests: Arc<TaskRequests<C>>, created: Option<CreatedTask>, pin: Option<Pin>) -> Self {
+        let id = created.as_ref().map(|created| Arc::clone(&created.id));
+        let control = Arc::new(TaskControl {
+            requests: Arc::clone(&requests),
+            at: Mutex::new(At { id, control: None }),
+            turned: Notify::new(),
+        });
         Self {
-            created: Some(created),
-            ..Self::to_be_created(requests)
+            requests,
+            control,
+            created: created.map(Box::new),
+            pin,
         }
     }
 
     /// Nothing is sent before the events are polled.
-    pub(super) fn begin(self) -> Exchange {
-        if let Some(created) = &self.created {
-            self.control.set(|at| at.id = Some(Arc::clone(&created.id)));
-        }
+    fn begin(self, phase: Phase<TaskStage>) -> Exchange {
         let control = Arc::clone(&self.control);
-        super::super::begin(self, control)
+        Exchange {
+            events: Driver::new(self, phase).into_stream(),
+            control,
+        }
     }
 
     fn follow(&self, created: CreatedTask) -> TaskStage {
@@ -198,14 +206,13 @@ impl<C: TaskCodec> RemoteTask<C> {
         if let Some(end) = self.unfetched(task) {
             return Some(end);
         }
-        match self.on_check(task, polled) {
-            Ok(event) => event,
-            // Boxed, because the future of every task would keep room for it.
-            Err(is_refused) => match Box::pin(self.on_failed(task)).await {
-                None => is_refused.then_some(Event::CredentialsRefused),
-                lost => lost,
-            },
-        }
+        let is_refused = match self.on_check(task, polled) {
+            Ok(event) => return event,
+            Err(is_refused) => is_refused,
+        };
+        // Boxed, because the future of every task would keep room for it.
+        let lost = Box::pin(self.on_failed(task)).await;
+        lost.or_else(|| is_refused.then_some(Event::CredentialsRefused))
     }
 
     /// Reads a poll. `Err`: it failed, and with `true` it was refused for its credentials.
@@ -311,33 +318,34 @@ impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
     type Open = TaskStage;
 
     async fn send(&mut self) -> Result<TaskStage, Untaken> {
-        if let Some(created) = self.created.take() {
-            return Ok(self.follow(created));
-        }
-        let creating = (self.requests.begin)(self.requests.call.clone());
-        let control = Arc::clone(&creating.control);
-        // Before anything is sent, so that a cancel reaches the request that creates the task.
-        self.control.set(|at| at.control = Some(control));
-        Ok(TaskStage::Creating(creating))
+        let created = self.created.take();
+        // A task that is to be created begins with the exchange of its call.
+        let created = created.ok_or(Untaken::End(Event::Failed(LOST)))?;
+        Ok(self.follow(*created))
     }
 
     async fn next(&mut self, stage: &mut TaskStage) -> Result<Event, Unsent> {
         loop {
             let event = match stage {
-                TaskStage::Creating(creating) => match creating.events.next().await {
-                    Some(Event::Result(result)) => match self.created_by(&result) {
-                        Some(created) => {
-                            *stage = self.follow(created);
-                            None
-                        }
-                        // The server ran the call at once, without a task.
-                        None => Some(Event::Result(result)),
-                    },
-                    // The request is answered already, so nothing is to be fetched.
-                    Some(Event::Resumable(_)) => None,
-                    Some(event) => Some(event),
-                    None => Some(Event::Failed(LOST)),
-                },
+                TaskStage::Creating(creating) => {
+                    let control = Arc::clone(&creating.control);
+                    // Before anything is sent, so that a cancel reaches the request that creates the task.
+                    self.control.set(|at| at.control = Some(control));
+                    match creating.events.next().await {
+                        Some(Event::Result(result)) => match self.created_by(&result) {
+                            Some(created) => {
+                                *stage = self.follow(created);
+                                None
+                            }
+                            // The server ran the call at once, without a task.
+                            None => Some(Event::Result(result)),
+                        },
+                        // The request is answered already, so nothing is to be fetched.
+                        Some(Event::Resumable(_)) => None,
+                        Some(event) => Some(event),
+                        None => Some(Event::Failed(LOST)),
+                    }
+                }
                 TaskStage::Following(task) => self.turn(task).await,
             };
             if let Some(event) = event {
@@ -389,14 +397,14 @@ impl<C: TaskCodec> Control for TaskControl<C> {
         let TaskRequests { codec, begin, call } = &*self.requests;
         let (id, control) = self.get();
         let update = id.and_then(|id| codec.update(call, &id, question, &answer));
-        let Some(update) = update else {
+        let Some(update) = update.map(Arc::new) else {
             return match control {
                 Some(control) => control.answer(question, answer).await,
                 None => Ok(()),
             };
         };
         for _ in 0..UPDATES_MAX {
-            match RemoteAnswer::to(begin(update.clone()), codec.patience()).await {
+            match RemoteAnswer::to(begin(Arc::clone(&update)), codec.patience()).await {
                 RemoteAnswer::Result(_) => return Ok(()),
                 RemoteAnswer::Error(error) if is_unknown(&error) => break,
                 // A server that has the answer already refuses it a second time.

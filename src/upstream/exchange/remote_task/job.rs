@@ -14,6 +14,7 @@ use crate::jobs::arguments::HelperUse;
 use crate::jobs::document::{Document, as_text};
 use crate::jobs::job_call::JobCall;
 use crate::jobs::reading::{JobHandle, StartAnswer, marked};
+use crate::jobs::shared::SharedJobCalls;
 use crate::jobs::words::Meaning;
 use crate::jobs::{JobResult, Lives};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -39,25 +40,35 @@ const CANCEL_AGAIN: Duration = Duration::from_secs(25);
 /// The time after the end of a job in which an error of the result tool may be temporary.
 const FETCH_AGAIN: Duration = Duration::from_mins(1);
 
-/// A call from the start of its job to the job's end. Nothing is sent before the events are polled.
+/// A call from the start of its job to the job's end. Nothing is sent before the events are polled. `start`: begins the first
+/// request.
 pub(in crate::upstream) fn begin(
     begin: BeginRequest,
-    mut call: UpstreamRequest,
+    start: impl FnOnce(Arc<UpstreamRequest>) -> Exchange,
+    mut call: Arc<UpstreamRequest>,
     job: Arc<JobCall>,
     era: Era,
 ) -> Exchange {
     if job.rule.lives != Lives::Backend {
-        call.pin.get_or_insert_default();
+        Arc::make_mut(&mut call).pin.get_or_insert_default();
     }
-    // The exchange of the start itself is an ordinary one.
-    call.job = None;
-    // A task of the server's own would be followed in its place.
-    call.native_task = false;
-    if let Some(params) = job.start_params(&call.params) {
-        call.params = params.into();
-    }
+    let creating = start(Arc::new(UpstreamRequest {
+        params: start_params(&job, &call),
+        // The exchange of the start itself is an ordinary one.
+        job: None,
+        // A task of the server's own would be followed in its place.
+        native_task: false,
+        ..UpstreamRequest::clone(&call)
+    }));
     let requests = TaskRequests::new(JobTools { job, era }, begin, call);
-    RemoteTask::to_be_created(requests).begin()
+    RemoteTask::to_be_created(requests, creating)
+}
+
+/// Returns the params of the start, with what the rule adds. They are made again for the answer, so that a job does not keep them
+/// beside those of its call.
+fn start_params(job: &JobCall, call: &UpstreamRequest) -> Arc<str> {
+    let params = job.start_params(&call.params);
+    params.map_or_else(|| Arc::clone(&call.params), Arc::from)
 }
 
 /// The data by which another process follows a job.
@@ -72,9 +83,13 @@ struct JobPoint {
 pub(in crate::upstream) struct AdoptedJob(JobPoint);
 
 impl AdoptedJob {
-    /// Reads a resume point. `None`: it is none of a job.
-    pub(in crate::upstream) fn of(resume_point: &str) -> Option<Self> {
-        serde_json::from_str(resume_point).ok().map(Self)
+    /// Reads a resume point. `None`: it is none of a job. `shared`: the rules of other jobs.
+    pub(in crate::upstream) fn of(resume_point: &str, shared: &SharedJobCalls) -> Option<Self> {
+        let point: JobPoint = serde_json::from_str(resume_point).ok()?;
+        Some(Self(JobPoint {
+            job: shared.share(point.job),
+            ..point
+        }))
     }
 
     pub(in crate::upstream) fn era(&self) -> Era {
@@ -107,7 +122,7 @@ impl AdoptedJob {
             id: handle.into(),
         };
         let requests = TaskRequests::new(JobTools { job, era }, begin, call);
-        RemoteTask::adopted(requests, created).begin()
+        RemoteTask::adopted(requests, created)
     }
 }
 
@@ -156,7 +171,10 @@ impl TaskCodec for JobTools {
             return None;
         }
         let tool = call.name.as_deref().unwrap_or_default();
-        match self.job.start_answer(answer, &call.params) {
+        match self
+            .job
+            .start_answer(answer, &start_params(&self.job, call))
+        {
             StartAnswer::Begun(mut handle) => {
                 // A modern server over HTTP has no sessions, and then there is nothing to hold.
                 handle.is_pinned = self.job.rule.lives != Lives::Backend && has_pin(call);

@@ -21,11 +21,17 @@ use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
 /// A call from its creation to its result. Nothing is sent before the events are polled.
-pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest) -> Exchange {
+/// `start`: begins the first request.
+pub(in crate::upstream) fn begin(
+    begin: BeginRequest,
+    start: impl FnOnce(Arc<UpstreamRequest>) -> Exchange,
+    mut call: Arc<UpstreamRequest>,
+) -> Exchange {
     // On a client's own session, all of it is there.
-    call.pin.get_or_insert_default();
+    Arc::make_mut(&mut call).pin.get_or_insert_default();
+    let creating = start(Arc::clone(&call));
     let requests = TaskRequests::new(LegacyTasks, begin, call);
-    RemoteTask::to_be_created(requests).begin()
+    RemoteTask::to_be_created(requests, creating)
 }
 
 /// The data by which another process follows a task.
@@ -62,7 +68,7 @@ impl AdoptedTask {
             interval: None,
         };
         let requests = TaskRequests::new(LegacyTasks, begin, call);
-        RemoteTask::adopted(requests, created).begin()
+        RemoteTask::adopted(requests, created)
     }
 }
 

@@ -35,7 +35,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(10);
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins one request at the server.
-pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(UpstreamRequest) -> Exchange + Send + Sync>;
+pub(in crate::upstream) type BeginRequest =
+    Arc<dyn Fn(Arc<UpstreamRequest>) -> Exchange + Send + Sync>;
 
 /// It cannot be found out how the task ended.
 const LOST: Failure = RESET;

@@ -20,13 +20,13 @@ use crate::upstream::translate::own_params;
 /// Follows the task that a `CreateTaskResult` names; `None` if it is none. `is_shared`: other processes reach the server, too.
 pub(in crate::upstream) fn follow(
     begin: BeginRequest,
-    call: &UpstreamRequest,
+    call: &Arc<UpstreamRequest>,
     (created, is_shared): (&RawValue, bool),
 ) -> Option<Exchange> {
     let tasks = ModernTasks { is_shared };
     let created = tasks.created(call, created)?;
-    let requests = TaskRequests::new(tasks, begin, call.clone());
-    Some(RemoteTask::created(requests, created).begin())
+    let requests = TaskRequests::new(tasks, begin, Arc::clone(call));
+    Some(RemoteTask::created(requests, created))
 }
 
 /// The data by which another process follows a task.
@@ -63,7 +63,7 @@ impl AdoptedTask {
             interval: None,
         };
         let requests = TaskRequests::new(ModernTasks { is_shared: true }, begin, call);
-        RemoteTask::adopted(requests, created).begin()
+        RemoteTask::adopted(requests, created)
     }
 }
 

@@ -38,7 +38,7 @@ const BESIDE: Duration = Duration::from_secs(30);
 pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<HttpSessionPool>,
-    pub(super) request: UpstreamRequest,
+    pub(super) request: Arc<UpstreamRequest>,
     pub(super) key: PoolKey,
     /// The place that the call has before it is sent.
     pub(super) slot: Option<SlotUse<ServerSession>>,

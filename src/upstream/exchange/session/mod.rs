@@ -36,7 +36,7 @@ mod send;
 pub(in crate::upstream) fn begin(
     origin: &Arc<Origin>,
     sessions: Arc<HttpSessionPool>,
-    request: UpstreamRequest,
+    request: Arc<UpstreamRequest>,
     slot: Option<SlotUse<ServerSession>>,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
@@ -92,7 +92,7 @@ pub(in crate::upstream) fn adopt(
     // Joined before `resume` opens the session's own stream, where questions of the call may come.
     let joined = calls.join(point.request.clone(), &request, beside.clone());
     let call = SessionCall {
-        request,
+        request: Arc::new(request),
         key,
         origin: Arc::clone(sessions.origin()),
         sessions: Arc::clone(sessions),

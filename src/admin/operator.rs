@@ -29,7 +29,7 @@ use super::tools::OperatorTools;
 use crate::base::printable::short;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
-use crate::telemetry::{limits, log, resources, waiting};
+use crate::telemetry::{limits, log, reloads, resources, waiting};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -224,6 +224,7 @@ impl Operator {
             &replica,
             replicas.as_deref(),
             (&self.tools.paused(), METRICS.store.unacknowledged.get()),
+            reloads::last().as_ref(),
         )
     }
 

@@ -13,6 +13,8 @@ use crate::runner::Runner;
 use crate::runner::pauses::PauseError;
 use crate::task::glob::Glob;
 use crate::task::pauses::{DURATION_MS_MAX, Pause, Pauses, REASON_MAX};
+use crate::task::tool_pattern::ToolPattern;
+use crate::telemetry::tool::is_known;
 
 /// The longest name or glob of a pause, in characters.
 const TOOLS_MAX: usize = 200;
@@ -141,6 +143,7 @@ fn listed(pauses: &Pauses, now_ms: u64) -> Vec<Value> {
             "seconds_left": pause.until_ms.saturating_sub(now_ms).div_ceil(1000),
             "reason": &*pause.reason,
             "by": &*pause.by,
+            "known": is_known(|tool| ToolPattern::of(&pause.tools).is_match(tool)),
         })
     });
     listed.collect()

@@ -102,8 +102,8 @@ impl Reload {
         // Files may lie on a disk that is slow.
         let reloading = tokio::task::spawn_blocking(move || this.reload()).await;
         let reloaded = reloading.unwrap_or_else(|_| Err("raincheck ends".to_owned()));
-        if reloaded.is_err() {
-            reloads::ended(ReloadOutcome::Failed);
+        if let Err(why) = &reloaded {
+            reloads::ended(ReloadOutcome::Failed, Some(why));
         }
         reloaded
     }
@@ -232,9 +232,10 @@ fn tell(live: &[ChangedSetting], after_restart: &[ChangedSetting], files: &BTree
         info!("reloaded: nothing has changed");
     }
     let is_change = !(live.is_empty() && after_restart.is_empty());
-    reloads::ended(if is_change {
+    let outcome = if is_change {
         ReloadOutcome::Changed
     } else {
         ReloadOutcome::Unchanged
-    });
+    };
+    reloads::ended(outcome, None);
 }

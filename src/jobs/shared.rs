@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::lock::Mutex;
 use crate::jobs::job_call::JobCall;
 
-/// The most rules that are remembered. A configuration has few, and the jobs by any further rule keep it for themselves.
+/// The most rules that are remembered. A configuration has few; beyond them the oldest is forgotten, and later jobs by it have their own.
 const CALLS_MAX: usize = 64;
 
 /// The rules by which jobs began lately.

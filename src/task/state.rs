@@ -22,7 +22,7 @@ use super::question::{Question, QuestionStage};
 use super::resume_point::ResumePoint;
 use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
-use crate::mcp::error::{Failure, Reason, SideEffect, own_failure};
+use crate::mcp::error::{Failure, Reason, SideEffect, own_failure, server_code};
 use crate::mcp::result::is_tool_error;
 
 /// The durable record of one call.
@@ -240,6 +240,14 @@ impl Outcome {
                 ("failed", reason, effect)
             }
             Self::Cancelled => ("cancelled", "", ""),
+        }
+    }
+
+    /// Returns the code of the error that the server answered with.
+    pub fn server_code(&self) -> Option<i64> {
+        match self {
+            Self::Failed(error) => server_code(error),
+            Self::Completed(_) | Self::Cancelled => None,
         }
     }
 }

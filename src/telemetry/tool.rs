@@ -91,6 +91,14 @@ pub fn listed(names: &[Box<str>]) {
     }
 }
 
+/// Returns `true` if a tool that the server listed, or answered a call of, has such a name. `None`: no name is known.
+pub fn is_known(is_wanted: impl Fn(&str) -> bool) -> Option<bool> {
+    let known = NAMES.lock();
+    let mut names = known.listed.iter().chain(&known.proved).peekable();
+    names.peek()?;
+    Some(names.any(|name| is_wanted(name)))
+}
+
 /// Makes the name a label, because the server answered a call of it with a good result.
 pub(super) fn succeeded(name: &str) {
     NAMES.lock().take(&cut(name), true);

@@ -133,6 +133,7 @@ impl<'a> Past<'a> {
                 outcome: if is_rare { "failed" } else { "completed" }.into(),
                 reason: if is_rare { "owner_lost" } else { "" }.into(),
                 effect: if is_rare { "unknown" } else { "" }.into(),
+                code: None,
                 cancelled_by: None,
             },
             times: EndTimes {

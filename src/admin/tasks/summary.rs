@@ -196,6 +196,9 @@ pub(super) fn ended_line(ended: &EndedTask<'_>, ack: Option<&Acknowledged>) -> V
     for (key, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
         members.insert(key.to_owned(), text.as_ref().into());
     }
+    if let Some(code) = group.code {
+        members.insert("code".into(), code.into());
+    }
     cancelled_by(members, group.cancelled_by.as_ref());
     if let Some(ack) = ack {
         members.insert("acknowledged".into(), acknowledged(ack));
@@ -263,6 +266,9 @@ fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
         members.insert("reason".into(), reason.into());
         members.insert("effect".into(), effect.into());
     }
+    if let Some(code) = outcome.server_code() {
+        members.insert("code".into(), code.into());
+    }
 }
 
 /// One task, with its timeline and its open questions.
@@ -284,7 +290,9 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
         Leg::Sent(_) => "sent",
         Leg::Parked(_) => "parked",
     };
-    put("leg", leg.into());
+    if !task.is_ended() {
+        put("leg", leg.into());
+    }
     if let Some(job) = &task.job {
         put("job", json!(job));
     }

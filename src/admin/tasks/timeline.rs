@@ -10,16 +10,22 @@ use crate::task::history::EndedTask;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::state::{Outcome, Task};
 
+/// The effect of a call that did not run.
+const NONE: &str = "none";
+
 /// Returns the events of the task and their times, as far as the record contains them.
 pub(super) fn of_task(task: &Task) -> Value {
     let mut events: Vec<(u64, Cow<'_, str>)> = vec![(task.created_ms, "created".into())];
     // Most calls begin with their record, and one line is enough for both.
     let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);
     events.extend(before_its_task.map(|began_ms| (began_ms, "the call began".into())));
-    events.extend(
-        task.sent_ms
-            .map(|sent_ms| (sent_ms, "sent to the server".into())),
-    );
+    let effect = task
+        .outcome
+        .as_ref()
+        .map_or("", |outcome| outcome.words().2);
+    // What surely did not run was not sent in the end, though its sending had begun.
+    let sent_ms = task.sent_ms.filter(|_| effect != NONE);
+    events.extend(sent_ms.map(|sent_ms| (sent_ms, "sent to the server".into())));
     events.extend(task.questions.iter().map(|question| {
         let what = match (question.is_open(), question.answered_by) {
             (true, _) => "asked a question, which is open",
@@ -49,7 +55,7 @@ pub(super) fn of_entry(ended: &EndedTask<'_>) -> Value {
     if ended.began_ms() < ended.created_ms() {
         events.push((ended.began_ms(), "the call began".into()));
     }
-    if let Some(queued_ms) = times.queued_ms {
+    if let Some(queued_ms) = times.queued_ms.filter(|_| group.effect != NONE) {
         let sent_ms = ended.created_ms().saturating_add(queued_ms);
         events.push((sent_ms, "sent to the server".into()));
     }

@@ -138,21 +138,21 @@ pub(super) struct FilterArgs {
     #[arg(
         long,
         value_name = "DURATION",
-        value_parser = NonEmptyStringValueParser::new(),
+        value_parser = time,
         help = "Only tasks that began longer ago, such as 10m"
     )]
     older: Option<String>,
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = NonEmptyStringValueParser::new(),
+        value_parser = time,
         help = "Only tasks that changed in the last 24h, or since a time in UTC, such as 2026-11-30T08:00"
     )]
     since: Option<String>,
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = NonEmptyStringValueParser::new(),
+        value_parser = time,
         help = "Only tasks whose last change was before"
     )]
     until: Option<String>,
@@ -198,6 +198,14 @@ impl FilterArgs {
             ("until", self.until.as_ref().map(seconds)),
         ]
     }
+}
+
+/// Reads a duration or a time. A bare number would be seconds for the listener, and hours for many people.
+fn time(text: &str) -> Result<String, String> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("write a duration with its unit, such as 24h or 90s".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// The path of a list with these parameters.

@@ -37,6 +37,13 @@ pub(in crate::cli) fn health(args: &HealthArgs) -> Result<ExitCode, CommandFailu
     let path = if args.live { "/livez" } else { "/readyz" };
     let asked = runtime()?.block_on(ask(&address, token.as_ref(), Method::GET, path, None));
     let AdminAnswer { status, text } = asked.map_err(|why| not_reached(&address, &why))?;
+    if status == 401 {
+        let why = format!(
+            "{address} wants the token of an operator: set RAINCHECK_ADMIN__TOKEN, or name the settings with --config; \
+             a probe needs none at admin.probes"
+        );
+        return Err(CommandFailure::runtime(why));
+    }
     print(format!("{}\n", text.trim_end()))?;
     Ok(ExitCode::from(u8::from(status != 200)))
 }

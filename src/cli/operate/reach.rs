@@ -36,7 +36,12 @@ const USUAL: &str = "127.0.0.1:8442";
 
 impl ReachArgs {
     pub(super) fn access(&self) -> Result<AdminAccess, CommandFailure> {
-        Ok(admin_access(self.config.as_deref(), &environment())?)
+        admin_access(self.config.as_deref(), &environment()).map_err(|problem| {
+            let mut failure = CommandFailure::from(problem);
+            // A mistake in the file does not end a raincheck that runs.
+            failure.text.push_str(" (without --config, --admin HOST:PORT and RAINCHECK_ADMIN__TOKEN reach one that runs)");
+            failure
+        })
     }
 
     /// A token with which to read: the operator's own, or else one of the settings.

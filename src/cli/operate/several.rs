@@ -128,13 +128,22 @@ fn result(
     let Some(code) = failures.first().map(|(_, failure)| failure.code) else {
         return Ok(ExitCode::SUCCESS);
     };
-    let each = failures.iter();
-    let each: Vec<String> = each
-        .map(|(id, failure)| format!("{id}: {}", failure.text))
-        .collect();
+    // Most are refused for one reason, which is told once.
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (id, failure) in &failures {
+        let known = by_reason.iter_mut().find(|(why, _)| *why == failure.text);
+        match known {
+            Some((_, ids)) => ids.push(id),
+            None => by_reason.push((&failure.text, vec![id])),
+        }
+    }
+    let each = by_reason
+        .iter()
+        .map(|(why, ids)| format!("{}: {why}", ids.join(", ")));
+    let each: Vec<String> = each.collect();
     let text = format!(
         "{} of {count} are not {word}; {}",
-        each.len(),
+        failures.len(),
         each.join("; ")
     );
     Err(CommandFailure { code, text })

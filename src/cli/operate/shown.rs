@@ -114,6 +114,9 @@ fn remarks(task: &Value) -> String {
         remarks.push(format!("{reason}, effect {}", text(task, "effect")));
     }
     remarks.extend(cancelled_by(task));
+    if let Some(code) = at(task, "code").as_i64() {
+        remarks.push(format!("the server's error {code}"));
+    }
     remarks.extend(acknowledged(task).map(|words| format!("acknowledged{words}")));
     if at(task, "outcome") == "tool_error" {
         remarks.push("the tool says that it failed".to_owned());

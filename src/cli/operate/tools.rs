@@ -103,7 +103,12 @@ fn line(pause: &Value) -> String {
         "" => String::new(),
         by => format!(", by {}", cleaned(by)),
     };
-    let line = format!("{tools}: paused until {until}, {left} from now{by}");
+    let unknown = if at(pause, "known") == false {
+        " (the server has listed no tool of this name)"
+    } else {
+        ""
+    };
+    let line = format!("{tools}{unknown}: paused until {until}, {left} from now{by}");
     match text(pause, "reason") {
         "" => format!("{line}\n"),
         reason => format!("{line}: {}\n", cleaned(reason)),

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -122,6 +122,15 @@ enum Wakeup {
     Leg(Arrival),
     Answered(RelayedAnswer),
     Timer(Timer),
+}
+
+impl Wakeup {
+    fn of(news: CustodyNews) -> Self {
+        match news {
+            CustodyNews::Stopped => Self::Stopped,
+            CustodyNews::Changed => Self::Changed,
+        }
+    }
 }
 
 impl Carrier {
@@ -402,7 +411,9 @@ impl Carrier {
         let woken = tokio::select! {
             biased;
             stop = next_stop(&self.runner, may_hand_over) => match stop {
-                Stop::Draining => Wakeup::Draining,
+                // A change of the record comes before the drain: a cancel that the store did not take would be lost with
+                // this carrier.
+                Stop::Draining => news(custody).now_or_never().map_or(Wakeup::Draining, Wakeup::of),
                 Stop::Halted => Wakeup::Halted,
             },
             step = next_step(presence) => match step {
@@ -410,10 +421,7 @@ impl Carrier {
                 ClientStep::Gone => Wakeup::Gone,
                 ClientStep::SentAgain => Wakeup::SentAgain,
             },
-            news = news(custody) => match news {
-                CustodyNews::Stopped => Wakeup::Stopped,
-                CustodyNews::Changed => Wakeup::Changed,
-            },
+            news = news(custody) => Wakeup::of(news),
             arrival = self.dispatch.next() => Wakeup::Leg(arrival),
             answered = next_answer(answers) => Wakeup::Answered(answered),
             () = tokio::time::sleep_until(until) => {

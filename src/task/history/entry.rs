@@ -42,6 +42,9 @@ pub struct EndGroup<'a> {
     /// The known effect of a call that raincheck failed: `none` or `unknown`.
     #[serde(rename = "e", borrow, default, skip_serializing_if = "is_empty")]
     pub effect: Cow<'a, str>,
+    /// The code of the error that the server answered with.
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i64>,
     /// The party that cancelled the task. `None`: it was not cancelled, or an earlier version ended it.
     #[serde(
         rename = "b",
@@ -102,6 +105,7 @@ impl EndGroup<'_> {
             outcome: owned(self.outcome),
             reason: owned(self.reason),
             effect: owned(self.effect),
+            code: self.code,
             cancelled_by: self.cancelled_by,
         }
     }
@@ -131,6 +135,7 @@ impl<'a> EndedTask<'a> {
                 outcome: word.into(),
                 reason: reason.into(),
                 effect: effect.into(),
+                code: outcome.server_code(),
                 cancelled_by: task.cancelled_by.clone(),
             },
             times: EndTimes {

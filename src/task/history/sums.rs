@@ -177,6 +177,7 @@ mod tests {
             outcome: outcome.into(),
             reason: "".into(),
             effect: "".into(),
+            code: None,
             cancelled_by: None,
         }
     }

@@ -9,7 +9,7 @@ import { onPause, showPauses } from "./pauses.js";
 import { FIRST, go, hrefOf, place, queryOf, statsOf } from "./place.js";
 import { showStats } from "./stats.js";
 import { isOpen, showTask } from "./task.js";
-import { HEALTH, plural } from "./words.js";
+import { HEALTH, plural, zoned } from "./words.js";
 
 /** The pause between two lists, if no event comes: other replicas and progress have no events here. */
 const LIST_MS = 5_000;
@@ -97,7 +97,7 @@ async function readStats() {
 
 /** Which raincheck this is, and what is not in order. */
 async function readAbout() {
-  const { version, operator, replica, replicas, namespace, upstream, readiness, paused, unacknowledged } = await getJson("about");
+  const { version, operator, reloaded, replica, replicas, namespace, upstream, readiness, paused, unacknowledged } = await getJson("about");
   const mayRead = operator?.role === "read";
   // The style hides what such an operator may not do, and the names that the token says already.
   document.body.classList.toggle("may-read", mayRead);
@@ -109,7 +109,8 @@ async function readAbout() {
   const others = replicas && replicas.length > 1 ? ` of ${replicas.length.toLocaleString()}` : "";
   byId("which").textContent = [operator?.name && `${operator.name}${mayRead ? ", who may only read" : ""}`, namespace, upstream, `replica ${replica}${others}`, version].filter(Boolean).join(" · ");
   byId("which").title = replicas ? `Replicas: ${replicas.join(", ")}` : "";
-  const wrong = [readiness.draining && "draining", readiness.degraded, ...(readiness.missing ?? [])].filter(Boolean);
+  const reload = reloaded?.outcome === "failed" && `The settings could not be reloaded (${zoned(reloaded.at)}), and those of before count: ${reloaded.error}`;
+  const wrong = [readiness.draining && "draining", readiness.degraded, ...(readiness.missing ?? []), reload].filter(Boolean);
   byId("degraded").hidden = wrong.length === 0;
   byId("degraded").textContent = wrong.map((word) => HEALTH[word] ?? word).join(" ");
 }

@@ -134,7 +134,7 @@ function fillRow(row, task) {
   const filter = (key, value, label) => value && el("a", { "data-key": key, "data-value": value, title: `only this ${key}` }, label ?? value);
   row.replaceChildren(
     el("td", { class: "choose" }, el("input", { type: "checkbox", "aria-label": `Choose task ${short(task.id)}` })),
-    el("td", { class: "state" }, badge(task), task.reason && el("small", { class: "reason" }, task.reason), task.acknowledged && el("small", { class: "reason" }, "acknowledged")),
+    el("td", { class: "state" }, badge(task), reasonOf(task) && el("small", { class: "reason" }, reasonOf(task)), task.acknowledged && el("small", { class: "reason" }, "acknowledged")),
     el("td", { class: "tool" }, el("a", { "data-key": "task", "data-value": task.id }, task.tool)),
     el("td", {}, el("a", { class: "id", "data-key": "task", "data-value": task.id, title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
     el("td", { "data-label": "Progress" }, bar(task)),
@@ -143,6 +143,12 @@ function fillRow(row, task) {
     el("td", { "data-label": "Caller", class: "caller" }, filter("caller", task.label ?? task.caller)),
     el("td", { "data-label": "Replica", class: "replica" }, task.waits_for_client ? "waits for its client" : filter("replica", task.replica)),
   );
+}
+
+/** Why it failed, in a few words. */
+function reasonOf({ reason, effect, code }) {
+  if (reason) return effect === "unknown" ? `${reason}, may have run` : reason;
+  return code === undefined ? undefined : `the server's error ${code}`;
 }
 
 /** Shows where the reader is now: which task is open, and where each link leads, which changes one thing of it. A filter begins with its first page. */

@@ -16,7 +16,7 @@ export function onPause(listener) {
 /** Shows the pauses. Their buttons stay while the pauses do, so that a reader keeps the focus. */
 export function showPauses(paused = []) {
   const list = byId("pauses");
-  const now = JSON.stringify(paused.map(({ tools, until, reason, by }) => [tools, until, reason, by]));
+  const now = JSON.stringify(paused.map(({ tools, until, reason, by, known }) => [tools, until, reason, by, known]));
   if (now !== shown) list.replaceChildren(...paused.map(line));
   shown = now;
   list.hidden = paused.length === 0;
@@ -25,10 +25,10 @@ export function showPauses(paused = []) {
   });
 }
 
-function line({ tools, until, reason, by }) {
+function line({ tools, until, reason, by, known }) {
   const end = el("button", { type: "button", class: "acts", onclick: () => resume(tools), "aria-label": `Resume ${tools}` }, "Resume");
   const why = `${by ? ` by ${by}` : ""}${reason ? `: ${reason}` : ""}`;
-  return el("li", {}, el("span", {}, el("code", {}, tools), ` is paused until ${clock(until)} (`, el("span", { class: "left" }), `)${why}`), end);
+  return el("li", {}, el("span", {}, el("code", {}, tools), known === false && " (the server has listed no tool of this name)", ` is paused until ${clock(until)} (`, el("span", { class: "left" }), `)${why}`), end);
 }
 
 async function resume(tools) {

@@ -124,7 +124,7 @@ function usually(usual) {
 function failure(task) {
   if (task.outcome === "tool_error") return el("p", { class: "failure" }, el("strong", {}, "The tool says that it failed."), " Its answer is the result of the task.");
   if (task.state !== "failed") return null;
-  if (!task.reason) return el("p", { class: "failure" }, el("strong", {}, "The server answered with an error."));
+  if (!task.reason) return el("p", { class: "failure" }, el("strong", {}, `The server answered with an error${task.code === undefined ? "" : `, ${task.code}`}.`));
   return el("p", { class: "failure" }, el("strong", {}, `${task.reason}, effect ${task.effect}. `), EFFECTS[task.effect]);
 }
 

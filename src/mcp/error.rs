@@ -375,19 +375,6 @@ pub fn own_failure(error: &RawValue) -> Option<(&'static str, &'static str)> {
     Some((reason.word(), effect))
 }
 
-/// Returns the code of an error that the server answered with. `None`: it is a failure of raincheck's own.
-pub fn server_code(error: &RawValue) -> Option<i64> {
-    if own_failure(error).is_some() {
-        return None;
-    }
-    Object::parse(error.get())
-        .ok()?
-        .get("code")?
-        .get()
-        .parse()
-        .ok()
-}
-
 /// Returns `true` if an error object is a failure of raincheck's own making with the effect that nothing ran.
 pub fn says_not_run(error: &RawValue) -> bool {
     let effect = || {

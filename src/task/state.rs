@@ -22,7 +22,8 @@ use super::question::{Question, QuestionStage};
 use super::resume_point::ResumePoint;
 use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
-use crate::mcp::error::{Failure, Reason, SideEffect, own_failure, server_code};
+use crate::mcp::error::{Failure, Reason, SideEffect, own_failure};
+use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
 
 /// The durable record of one call.
@@ -246,8 +247,11 @@ impl Outcome {
     /// Returns the code of the error that the server answered with.
     pub fn server_code(&self) -> Option<i64> {
         match self {
-            Self::Failed(error) => server_code(error),
-            Self::Completed(_) | Self::Cancelled => None,
+            Self::Failed(error) if own_failure(error).is_none() => {
+                let error = Object::parse(error.get()).ok()?;
+                error.get("code")?.get().parse().ok()
+            }
+            Self::Failed(_) | Self::Completed(_) | Self::Cancelled => None,
         }
     }
 }

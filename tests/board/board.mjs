@@ -691,6 +691,31 @@ describe("board", () => {
     await page.locator("dialog").getByRole("button", { name: "Cancel the task" }).click();
     await page.locator("#task .badge.cancelled").waitFor();
     await page.locator('.count.cancelled strong:text("1")').waitFor();
+    // All of them end: the history shows them page by page, finds one, and chooses a page of them.
+    const ids = [];
+    for (let offset = 0; ids.length < CROWD - 1; offset += 1000) {
+      const list = await (await fetch(`${crowd.admin}/tasks?state=open&sort=oldest&limit=1000&offset=${offset}`)).json();
+      ids.push(...list.tasks.map((one) => one.id));
+    }
+    const waiting = [...ids];
+    await Promise.all(Array.from({ length: 32 }, async () => {
+      for (let one = waiting.pop(); one; one = waiting.pop()) await fetch(`${crowd.admin}/tasks/${one}/cancel`, { method: "POST" });
+    }));
+    const ended = performance.now();
+    await page.goto(`${crowd.admin}/#past=all`);
+    await page.getByRole("heading", { name: "Tasks that have ended" }).waitFor();
+    await page.waitForFunction(() => document.querySelectorAll("#rows tr .badge.cancelled").length === 100);
+    t.diagnostic(`the history of them shown in ${((performance.now() - ended) / 1000).toFixed(1)} s`);
+    const first = await page.locator("#rows tr").first().getAttribute("data-id");
+    await page.getByRole("button", { name: "Next" }).click();
+    await page.getByText("Further back").waitFor();
+    await page.locator(`#rows tr[data-id="${first}"]`).waitFor({ state: "detached" });
+    await page.getByRole("checkbox", { name: "Choose all tasks of this page" }).check();
+    await page.getByText("100 tasks chosen").waitFor();
+    await page.goto(`${crowd.admin}/#past=all&id=${ids[0].slice(0, 13)}`);
+    await row(page, ids[0]).waitFor();
+    assert.equal(await page.locator("#rows tr").count(), 1);
+    await page.getByRole("img", { name: /10,000 cancelled/ }).first().waitFor();
     await close(page);
   });
 });

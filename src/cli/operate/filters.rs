@@ -248,8 +248,10 @@ mod tests {
             "/tasks?outcome=tool_error&until=2026-11-30T08%3A00"
         );
         assert_eq!(
-            path(&["--older", "600", "--limit", "5"]),
+            path(&["--older", "10m", "--limit", "5"]),
             "/tasks?limit=5&older=600"
         );
+        let unclear = Command::try_parse_from(["list", "--since", "24"]).unwrap_err();
+        assert!(unclear.to_string().contains("with its unit"), "{unclear}");
     }
 }

@@ -10,15 +10,16 @@ use crate::task::history::EndedTask;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::state::{Outcome, Task};
 
+/// A call and its record that are nearer than this began together.
+const APART_MS: u64 = 100;
+
 /// The effect of a call that did not run.
 const NONE: &str = "none";
 
 /// Returns the events of the task and their times, as far as the record contains them.
 pub(super) fn of_task(task: &Task) -> Value {
     let mut events: Vec<(u64, Cow<'_, str>)> = vec![(task.created_ms, "created".into())];
-    // Most calls begin with their record, and one line is enough for both.
-    let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);
-    events.extend(before_its_task.map(|began_ms| (began_ms, "the call began".into())));
+    events.extend(beginning(task.call_began_ms(), task.created_ms));
     let effect = task
         .outcome
         .as_ref()
@@ -52,9 +53,7 @@ pub(super) fn of_task(task: &Task) -> Value {
 pub(super) fn of_entry(ended: &EndedTask<'_>) -> Value {
     let (group, times) = (&ended.group, &ended.times);
     let mut events: Vec<(u64, Cow<'_, str>)> = vec![(ended.created_ms(), "created".into())];
-    if ended.began_ms() < ended.created_ms() {
-        events.push((ended.began_ms(), "the call began".into()));
-    }
+    events.extend(beginning(ended.began_ms(), ended.created_ms()));
     if let Some(queued_ms) = times.queued_ms.filter(|_| group.effect != NONE) {
         let sent_ms = ended.created_ms().saturating_add(queued_ms);
         events.push((sent_ms, "sent to the server".into()));
@@ -66,6 +65,12 @@ pub(super) fn of_entry(ended: &EndedTask<'_>) -> Value {
     };
     events.push((times.ended_ms, what));
     in_order(events)
+}
+
+/// The beginning of a call that became a task later. Most calls begin with their record, and one line is enough for both.
+fn beginning(began_ms: u64, created_ms: u64) -> Option<(u64, Cow<'static, str>)> {
+    let is_apart = began_ms + APART_MS <= created_ms;
+    is_apart.then(|| (began_ms, "the call began".into()))
 }
 
 /// The events of a timeline, each with its distance from the first one.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::base::utc::rfc3339;
 use crate::telemetry::reloads::LastReload;
 
-/// `operator`: the one who asks. `settings`: those that the process runs on, without secrets. `readiness`: the answer to a
+/// `operator`: the name and the role of the operator. `settings`: those that the process runs on, without secrets. `readiness`: the answer to a
 /// readiness probe. `replicas`: the names of the replicas whose leases run, or `None` while the store has not shown them for
 /// long enough. `paused`: the pauses of tools, and the number of failures that nobody has acknowledged. `reloaded`: the last reload.
 pub(super) fn about(

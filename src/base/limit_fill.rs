@@ -52,7 +52,7 @@ impl LimitFill {
     }
 
     /// Notes the limit, at the start and when it changes.
-    pub fn may_be(&self, max: usize) {
+    pub fn set_limit(&self, max: usize) {
         self.max.store(max as u64, Ordering::Relaxed);
     }
 
@@ -81,10 +81,10 @@ mod tests {
         let fill = LimitFill::of("a");
         fill.reached(3);
         assert_eq!(fill.read(), None, "nothing has this limit");
-        fill.may_be(4);
+        fill.set_limit(4);
         fill.reached(1);
         assert_eq!(fill.read(), Some((4, 3)));
-        fill.may_be(2);
+        fill.set_limit(2);
         assert_eq!(fill.read(), Some((2, 3)), "it was lowered meanwhile");
     }
 

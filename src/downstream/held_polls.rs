@@ -29,7 +29,7 @@ pub(super) struct Place {
 impl HeldPolls {
     /// `of_each_caller`: the most of one caller, where clients must identify themselves.
     pub fn new(places: usize, of_each_caller: Option<usize>) -> Self {
-        HELD_POLLS.may_be(places);
+        HELD_POLLS.set_limit(places);
         Self {
             places: ResizableSemaphore::new(places),
             shares: of_each_caller.map(Shares::new),
@@ -38,7 +38,7 @@ impl HeldPolls {
 
     /// Changes how many polls are held. Those beyond it are held to their end.
     pub fn resize(&self, places: usize, of_each_caller: usize) {
-        HELD_POLLS.may_be(places);
+        HELD_POLLS.set_limit(places);
         self.places.resize(places);
         if let Some(shares) = &self.shares {
             shares.resize(of_each_caller);

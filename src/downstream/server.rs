@@ -52,7 +52,7 @@ pub struct ConnectionLimits {
 
 impl ConnectionLimits {
     pub fn new(connections_max: usize, header_timeout: Duration) -> Arc<Self> {
-        CONNECTIONS.may_be(connections_max);
+        CONNECTIONS.set_limit(connections_max);
         let limits = Self {
             connections: ResizableSemaphore::new(connections_max),
             header_timeout_ms: AtomicU64::default(),
@@ -63,7 +63,7 @@ impl ConnectionLimits {
 
     /// Changes how many connections there may be at the same time.
     pub fn resize(&self, connections_max: usize) {
-        CONNECTIONS.may_be(connections_max);
+        CONNECTIONS.set_limit(connections_max);
         self.connections.resize(connections_max);
     }
 

@@ -132,7 +132,7 @@ impl Runner {
         rules: Arc<Rules>,
         settings: RunnerSettings,
     ) -> Arc<Self> {
-        CALLS.may_be(settings.calls_max);
+        CALLS.set_limit(settings.calls_max);
         let subscriptions = settings.has_subscriptions;
         let subscriptions = subscriptions.then(|| SubscriptionStore::new(kv.for_creates()));
         Arc::new(Self {
@@ -244,7 +244,7 @@ impl Runner {
     /// Changes how many calls may be under way, and how many of them of one caller. Calls that run go on.
     pub fn change_limits(&self, calls_max: usize, calls_per_caller: usize) {
         self.permits.resize(calls_max);
-        CALLS.may_be(calls_max);
+        CALLS.set_limit(calls_max);
         if let Some(shares) = &self.shares {
             shares.resize(calls_per_caller);
         }

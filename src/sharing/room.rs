@@ -44,7 +44,7 @@ impl BudgetPart {
     fn resize(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
         if let Some(fill) = self.fill {
-            fill.may_be(max);
+            fill.set_limit(max);
         }
     }
 

@@ -36,7 +36,7 @@ impl Shares {
 
     /// The same for a limit of operators.
     pub fn of_limit(of_each: usize, fill: &'static LimitFill) -> Arc<Self> {
-        fill.may_be(of_each);
+        fill.set_limit(of_each);
         Arc::new(Self::with(of_each, Some(fill)))
     }
 
@@ -52,7 +52,7 @@ impl Shares {
     pub fn resize(&self, of_each: usize) {
         self.of_each.store(of_each, Ordering::Relaxed);
         if let Some(fill) = self.fill {
-            fill.may_be(of_each);
+            fill.set_limit(of_each);
         }
     }
 

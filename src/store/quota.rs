@@ -52,16 +52,16 @@ pub struct SumFills {
 }
 
 impl QuotaFills {
-    fn may_be(&self, of_caller: Allowance, in_all: Allowance) {
-        self.of_caller.may_be(of_caller);
-        self.in_all.may_be(in_all);
+    fn set_limit(&self, of_caller: Allowance, in_all: Allowance) {
+        self.of_caller.set_limit(of_caller);
+        self.in_all.set_limit(in_all);
     }
 }
 
 impl SumFills {
-    fn may_be(&self, most: Allowance) {
-        self.entries.may_be(whole(most.entries));
-        self.bytes.may_be(whole(most.bytes));
+    fn set_limit(&self, most: Allowance) {
+        self.entries.set_limit(whole(most.entries));
+        self.bytes.set_limit(whole(most.bytes));
     }
 
     fn reached(&self, sum: Sum) {
@@ -157,7 +157,7 @@ impl Quotas {
         let Used {
             of_caller, in_all, ..
         } = *self.used.lock();
-        fills.may_be(of_caller, in_all);
+        fills.set_limit(of_caller, in_all);
         Self {
             fills: Some(fills),
             ..self
@@ -170,7 +170,7 @@ impl Quotas {
         used.of_caller = of_caller;
         used.in_all = in_all;
         if let Some(fills) = &self.fills {
-            fills.may_be(of_caller, in_all);
+            fills.set_limit(of_caller, in_all);
         }
     }
 

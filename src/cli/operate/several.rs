@@ -128,7 +128,7 @@ fn result(
     let Some(code) = failures.first().map(|(_, failure)| failure.code) else {
         return Ok(ExitCode::SUCCESS);
     };
-    // Most are refused for one reason, which is told once.
+    // Most are refused for one reason, which is printed once.
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for (id, failure) in &failures {
         let known = by_reason.iter_mut().find(|(why, _)| *why == failure.text);

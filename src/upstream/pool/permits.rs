@@ -143,7 +143,7 @@ impl TakenPermits {
 
 impl<U: Send + 'static> PoolPermits<U> {
     pub(super) fn new(limits: PoolLimits) -> Arc<Self> {
-        limits.fill.may_be(limits.sessions_max);
+        limits.fill.set_limit(limits.sessions_max);
         Arc::new(Self {
             limits,
             state: Mutex::new(PermitState {
